@@ -1,0 +1,66 @@
+//! Caches: what a sequence remembers from one step to the next.
+
+/// Tokens in one page of a [`Life::PerToken`] cache.
+pub const PAGE_TOKENS: u32 = 64;
+
+/// A cache of a model: its index in [`ModelSpec::caches`](crate::ModelSpec::caches).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct CacheId(pub u32);
+
+/// One page of every per-token cache of a model. Page 0 is scratch: a device may write padded rows
+/// there, and no sequence owns it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct PageId(pub u32);
+
+/// What one layer caches: how long a row lives, and its parts.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct CacheSpec {
+    /// When a row is made and when it goes.
+    pub life: Life,
+    /// The parts of a row, each with its own width and number format.
+    pub parts: Vec<Part>,
+}
+
+/// How long a cache row lives.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Life {
+    /// One row a token, kept in pages of [`PAGE_TOKENS`].
+    PerToken,
+    /// One row a sequence, kept in a slot and overwritten by each step (recurrent state).
+    PerSequence,
+}
+
+/// One part of a cache row, for instance the keys of all heads of one token.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Part {
+    /// Numbers a row.
+    pub cols: u32,
+    /// How a device that saves memory stores them.
+    pub format: Format,
+}
+
+/// How cached numbers are stored. A device that keeps everything exact (the reference) ignores it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Format {
+    /// IEEE 754 binary16.
+    F16,
+    /// The codec of [`exl3::kv`]: Hadamard-rotated groups of 32 with one f16 scale each.
+    Quantised(exl3::kv::CacheBits),
+}
+
+impl Part {
+    /// Bytes that one row takes.
+    pub fn row_bytes(self) -> usize {
+        match self.format {
+            Format::F16 => self.cols as usize * 2,
+            Format::Quantised(bits) => bits.row_bytes(self.cols as usize),
+        }
+    }
+}
+
+impl CacheSpec {
+    /// Bytes that one row takes, all parts together.
+    pub fn row_bytes(&self) -> usize {
+        self.parts.iter().map(|part| part.row_bytes()).sum()
+    }
+}
