@@ -18,6 +18,8 @@ fn halves(length: usize) -> impl Strategy<Value = Vec<f16>> {
 }
 
 proptest! {
+    #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::default() })]
+
     #[test]
     fn states_of_a_ring_survive_packing(bits in widths(), random in proptest::collection::vec(any::<u16>(), 256)) {
         // A shift register that has gone around once holds what the ring holds.

@@ -15,14 +15,14 @@ pub fn folder() -> PathBuf {
     PathBuf::from(env!("CARGO_MANIFEST_DIR"))
 }
 
-/// The larger collection `../shared` beside the repository, if this machine has it.
+/// The folder `../shared` beside the repository, if it holds the larger collection `golden`.
 ///
 /// A test that needs it says that it was skipped where it is absent; where it exists, a missing file is a
 /// failure.
 pub fn shared() -> Option<PathBuf> {
     let repository = Path::new(env!("CARGO_MANIFEST_DIR")).ancestors().nth(2)?;
     let shared = repository.parent()?.join("shared");
-    shared.is_dir().then_some(shared)
+    shared.join("golden").is_dir().then_some(shared)
 }
 
 /// How far each row of `columns` values is off: the norm of the difference over the norm of the wanted row.

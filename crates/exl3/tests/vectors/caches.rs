@@ -51,3 +51,36 @@ fn cache_groups_encode_to_the_published_words_and_decode_to_the_published_values
         assert_eq!(fnv1a_halves(&decoded), hash, "decoded values at {bits} bits");
     }
 }
+
+/// Decodes a group with the planes (width, lowest bit of the code, first word) and the middle of the grid
+/// given; tells how far the values are off.
+fn error(words: &[u32], bits: u8, planes: &[(usize, usize, usize)], middle: f32) -> f32 {
+    let x: Vec<f32> = centred(32, 21, 8192.0).into_iter().map(f16::to_f32).collect();
+    let code = |i: usize| {
+        let field = |&(width, below, first): &(usize, usize, usize)| {
+            (words[first + i * width / 32] >> (i * width % 32) & ((1 << width) - 1)) << below
+        };
+        planes.iter().map(field).sum::<u32>() as f32
+    };
+    let mut values: Vec<f32> = (0..32).map(|i| code(i) - middle).collect();
+    exl3::hadamard::walsh_hadamard(&mut values);
+    let step = f16::from_bits(0x4492).to_f32() / 32.0_f32.sqrt() / f32::from(1_u16 << (bits - 1));
+    let square = |values: &mut dyn Iterator<Item = f32>| values.map(|value| value * value).sum::<f32>();
+    let difference = square(&mut values.iter().zip(&x).map(|(value, x)| value * step - x));
+    (difference / square(&mut x.iter().copied())).sqrt()
+}
+
+#[test]
+fn planes_in_another_order_and_a_grid_with_a_zero_would_show() {
+    let (bits, words, _) = VECTORS[3];
+    let right = error(words, bits, &[(4, 1, 0), (1, 0, 4)], 15.5);
+    let narrow_first = error(words, bits, &[(1, 4, 0), (4, 0, 1)], 15.5);
+    let low_bits_wide = error(words, bits, &[(4, 0, 0), (1, 4, 4)], 15.5);
+    let grid_with_zero = error(words, bits, &[(4, 1, 0), (1, 0, 4)], 16.0);
+    let figures = format!("{right:.3} {narrow_first:.2} {low_bits_wide:.2} {grid_with_zero:.3}");
+    println!("error right, narrow plane first, wide plane low, grid with a zero: {figures}");
+    assert!(
+        right < 0.06 && narrow_first > 0.7 && low_bits_wide > 0.7 && grid_with_zero > 1.2 * right,
+        "{figures}"
+    );
+}
