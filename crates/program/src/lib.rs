@@ -18,6 +18,7 @@
 //! | [`answer`] | outcomes of devices that compute on the host |
 //! | [`draw`] | how one token is drawn from a row of logits |
 //! | [`device`] | the trait |
+//! | [`reference`] | the definition of right: a device in plain `f32` loops |
 #![forbid(unsafe_code)]
 
 pub mod answer;
@@ -28,6 +29,7 @@ pub mod draw;
 mod error;
 pub mod memory;
 pub mod op;
+pub mod reference;
 pub mod routing;
 pub mod step;
 pub mod weight;
