@@ -90,6 +90,16 @@ fn other_windows_would_be_noise() {
 }
 
 #[test]
+fn a_window_that_does_not_wrap_around_the_ring_would_spoil_the_first_weights_of_each_tile() {
+    // Bits before the start of the ring are read as its first bit: only the first states of a tile are wrong.
+    let window = |bits, t, i: usize| (trellis::ring_end(bits, t) + i).saturating_sub(16);
+    let decoder = Decoder { window, ..RIGHT };
+    let [least, most] = errors(decoder, ALL);
+    println!("window that does not wrap: relative error of y {least:.2} to {most:.2}");
+    assert!(least > 0.03 && most < 1.0, "{least} to {most}");
+}
+
+#[test]
 fn at_half_bits_an_extra_bit_on_even_positions_would_spoil_half_of_the_weights() {
     let window = |bits: exl3::Bits, t: usize, i| {
         let half_bits = usize::from(bits.half_bits());
@@ -163,4 +173,20 @@ fn scales_on_the_other_side_or_inside_the_rotation_would_be_noise() {
     println!("suh on the outputs, svh on the inputs: relative error of y {telling:.2}; blind {blind:.2}");
     assert!(telling > 1.0, "suh on the outputs, svh on the inputs: only {telling}");
     assert_noise("scales inside the rotations", Decoder { scales: Scales::Inside, ..RIGHT }, ALL);
+}
+
+#[test]
+fn a_bias_before_the_scales_would_show() {
+    let file = file();
+    let layer = read(&file, "mul1-6");
+    let bias = layer.bias.as_ref().expect("the layer has a bias");
+    let mut y = RIGHT.apply(&layer, &file.f32("mul1-6.x"));
+    for row in y.chunks_exact_mut(bias.len()) {
+        for ((y, bias), svh) in row.iter_mut().zip(bias).zip(&layer.svh) {
+            *y += bias.to_f32() * svh.to_f32();
+        }
+    }
+    let error = golden::frobenius(&y, &file.f32("mul1-6.y"));
+    println!("bias before svh: relative error of y {error:.2}");
+    assert!(error > 0.1, "{error}");
 }
