@@ -1,0 +1,46 @@
+/// Why a request cannot go on.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum Error {
+    /// There is nothing to predict from.
+    #[error("the prompt has no tokens, and there is nothing to predict a first one from")]
+    EmptyPrompt,
+    /// The prompt alone fills more than the context.
+    #[error(
+        "the prompt has {prompt} tokens, the context holds {context}: shorten the one or enlarge the other"
+    )]
+    PromptTooLong {
+        /// Tokens of the prompt.
+        prompt: usize,
+        /// Tokens that a sequence can have cached.
+        context: u32,
+    },
+    /// A step would take a sequence past its context.
+    #[error("the sequence would have {needed} tokens, the context holds {context}")]
+    ContextFull {
+        /// Tokens after the step.
+        needed: u32,
+        /// Tokens that a sequence can have cached.
+        context: u32,
+    },
+    /// All cache pages are taken.
+    #[error("the step needs {needed} more cache pages, {free} are free: close a sequence first")]
+    OutOfPages {
+        /// Pages that one sequence lacks for its rows of the step.
+        needed: usize,
+        /// Pages that nobody owns.
+        free: usize,
+    },
+    /// As many sequences are open as there are slots.
+    #[error("all {slots} sequences are open already: close one first")]
+    OutOfSlots {
+        /// How many there are.
+        slots: u32,
+    },
+    /// The device refused or failed.
+    #[error(transparent)]
+    Device(#[from] program::Error),
+}
+
+/// A result whose error is this crate's [`Error`].
+pub type Result<T, E = Error> = std::result::Result<T, E>;
