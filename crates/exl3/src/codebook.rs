@@ -9,10 +9,10 @@ use std::str::FromStr;
 
 use half::f16;
 
-use crate::Error;
+use crate::{Bits, Error};
 
 /// What is kept of the product with 3inst and mcg: of each half the sign, the two lowest bits of the
-/// exponent's upper part and the mantissa.
+/// exponent, and the mantissa.
 pub const HALVES_MASK: u32 = 0x8FFF_8FFF;
 
 /// What is flipped after [`HALVES_MASK`], so that the exponent of each half is 12 to 15: a number of
@@ -107,7 +107,7 @@ impl Codebook {
     }
 
     /// Whether the format has this width with this codebook.
-    pub const fn allows(self, bits: crate::Bits) -> bool {
+    pub const fn allows(self, bits: Bits) -> bool {
         bits.is_whole() || matches!(self, Codebook::Mul1)
     }
 }
@@ -132,7 +132,6 @@ impl FromStr for Codebook {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::Bits;
 
     #[test]
     fn names_are_read_back_and_others_refused() {
