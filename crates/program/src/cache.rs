@@ -1,5 +1,8 @@
 //! Caches: what a sequence remembers from one step to the next.
 
+use exl3::kv::{self, GROUP};
+use half::f16;
+
 /// Tokens in one page of a [`Life::PerToken`] cache.
 pub const PAGE_TOKENS: u32 = 64;
 
@@ -44,8 +47,32 @@ pub struct Part {
 pub enum Format {
     /// IEEE 754 binary16.
     F16,
-    /// The codec of [`exl3::kv`]: Hadamard-rotated groups of 32 with one f16 scale each.
-    Quantised(exl3::kv::CacheBits),
+    /// The codec of [`kv`]: Hadamard-rotated groups of 32 with one f16 scale each.
+    Quantised(kv::CacheBits),
+}
+
+impl Format {
+    /// What comes back of rows that were cached: `rows` rounded as this format rounds them.
+    ///
+    /// # Panics
+    /// If the format cuts rows into groups and `rows` is no multiple of their size.
+    pub fn stored(self, rows: &[f32]) -> Vec<f32> {
+        match self {
+            Format::F16 => rows.iter().map(|x| f16::from_f32(*x).to_f32()).collect(),
+            Format::Quantised(bits) => {
+                let (groups, rest) = rows.as_chunks::<GROUP>();
+                assert!(rest.is_empty(), "{} numbers in groups of {GROUP}", rows.len());
+                let mut words = vec![0; bits.group_words()];
+                let through = |group: &[f32; GROUP]| {
+                    let scale = kv::encode(group, bits, &mut words);
+                    let mut values = [0.0; GROUP];
+                    kv::decode(&words, scale, bits, &mut values);
+                    values
+                };
+                groups.iter().flat_map(through).collect()
+            }
+        }
+    }
 }
 
 impl Part {

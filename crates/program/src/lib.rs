@@ -19,16 +19,20 @@
 //! | [`draw`] | how one token is drawn from a row of logits |
 //! | [`device`] | the trait |
 //! | [`reference`] | the definition of right: a device in plain `f32` loops |
+//! | [`conformance`] | the suite that any device must pass |
+//! | [`random`] | random numbers and weights that are the same everywhere |
 #![forbid(unsafe_code)]
 
 pub mod answer;
 pub mod builder;
 pub mod cache;
+pub mod conformance;
 pub mod device;
 pub mod draw;
 mod error;
 pub mod memory;
 pub mod op;
+pub mod random;
 pub mod reference;
 pub mod routing;
 pub mod step;

@@ -1,5 +1,7 @@
 //! How a mixture of experts chooses: the kinds of router that models have.
 
+use crate::random::SplitMix64;
+
 /// How router logits become chosen experts and their gates.
 ///
 /// 1. `score = score_fn(logits)`, in f32 over all experts.
@@ -48,20 +50,17 @@ pub enum Gates {
 
 /// Fills `chosen` with different experts of `0..experts` that depend on token, position and layer alone.
 ///
-/// The generator is SplitMix64 seeded with the three numbers; an expert drawn before is drawn again.
+/// The generator is [`SplitMix64`] seeded with the three numbers; an expert drawn before is drawn again.
 ///
 /// # Panics
 /// If `chosen` is longer than `experts`.
 pub fn hashed_experts(token: u32, position: u32, layer: u32, experts: u32, chosen: &mut [u32]) {
     assert!(chosen.len() <= experts as usize, "{} of {experts} experts", chosen.len());
-    let mut state = (u64::from(token) << 40) ^ (u64::from(position) << 12) ^ u64::from(layer);
+    let seed = (u64::from(token) << 40) ^ (u64::from(position) << 12) ^ u64::from(layer);
+    let mut random = SplitMix64::new(seed);
     for slot in 0..chosen.len() {
         chosen[slot] = loop {
-            state = state.wrapping_add(0x9e37_79b9_7f4a_7c15);
-            let mut z = state;
-            z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-            z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-            let expert = ((z ^ (z >> 31)) % u64::from(experts)) as u32;
+            let expert = random.below(experts);
             if !chosen[..slot].contains(&expert) {
                 break expert;
             }

@@ -1,0 +1,175 @@
+//! The router's choice and the experts.
+
+use exl3::{Bits, Codebook};
+
+use super::batch::Batch;
+use super::trial::{Setup, Trial, same_values, val};
+use super::{Case, Check, EXACT, Make, ROWS};
+use crate::random::{self, SplitMix64};
+use crate::{
+    Activation, Dtype, Gates, Glu, HostTensor, Kind, Op, Role, Routing, Score, Storage, Val, WeightId,
+};
+
+pub(super) fn cases() -> Vec<Case> {
+    let mut cases = Vec::new();
+    let scores =
+        [("softmax", Score::Softmax), ("sigmoid", Score::Sigmoid), ("hash", Score::Hash { layer: 5 })];
+    for (name, score) in scores {
+        for (experts, top_k) in [(64, 4), (128, 8), (32, 1), (5, 5), (1, 1), (37, 3)] {
+            for bias in [None, Some(WeightId(0))] {
+                let how = Routing { experts, top_k, score, gates: GATES[top_k as usize % 2], scale: 1.8 };
+                let with = if bias.is_some() { ", bias" } else { "" };
+                let name = format!("route by {name}, {top_k} of {experts}{with}");
+                cases.push(Case::new(name, move |make| route(make, how, bias)));
+            }
+        }
+    }
+    for mix in Mix::ALL {
+        for (hidden, width) in [(160, 96), (256, 128), (128, 320)] {
+            let name = format!("experts stored {} {hidden} to {width}", mix.name());
+            cases.push(Case::new(name, move |make| {
+                experts(make, &Layer { hidden, width, mix, shared: None })
+            }));
+        }
+        let name = format!("experts stored {} with a shared expert", mix.name());
+        cases.push(Case::new(name, move |make| {
+            experts(make, &Layer { hidden: 160, width: 96, mix, shared: Some(192) })
+        }));
+    }
+    cases
+}
+
+const GATES: [Gates; 2] = [Gates::Normalised { epsilon: 1e-20 }, Gates::Raw];
+
+/// Logits are multiples of 1/64, so that different ones differ by more than an approximate exp errs, and
+/// equal ones are frequent: ties must go to the lower index.
+fn route(make: Make<'_>, how: Routing, bias: Option<WeightId>) -> Check {
+    let logits = Val { role: Role::Logits, ..val(0, how.experts) };
+    let ids = Val { role: Role::Index, ..val(1, how.top_k) };
+    let gates = Val { role: Role::Logits, ..val(2, how.top_k) };
+    let weight = random::tensor(Kind::Vector { len: how.experts }, Storage::Dense(Dtype::F32), 21);
+    let setup = Setup {
+        ops: vec![Op::Route { logits, bias, how, ids, gates }],
+        weights: vec![(WeightId(0), 0, weight)],
+        ..Setup::default()
+    };
+    let mut trial = Trial::new(make(), &setup)?;
+    let mut random = SplitMix64::new(22);
+    for rows in ROWS {
+        let tokens: Vec<u32> = (0..rows).map(|_| random.below(1000)).collect();
+        let batch = Batch::default().and(&super::batch::pages_for(rows), 0, &tokens);
+        let numbers = random.normals((rows * how.experts) as usize, 2.0);
+        let inputs = [(logits, numbers.into_iter().map(|x| (x * 64.0).round() / 64.0).collect())];
+        let got = trial.device.run(&batch, &inputs)?;
+        same_values(&got, &trial.want(&batch, &inputs)?, EXACT)?;
+    }
+    Ok(())
+}
+
+/// How the experts of a layer are stored.
+#[derive(Clone, Copy)]
+enum Mix {
+    Dense,
+    Exl3,
+    DifferentExl3,
+    DenseAndExl3,
+}
+
+impl Mix {
+    const ALL: [Mix; 4] = [Mix::Dense, Mix::Exl3, Mix::DifferentExl3, Mix::DenseAndExl3];
+
+    fn name(self) -> &'static str {
+        match self {
+            Mix::Dense => "as f16",
+            Mix::Exl3 => "as EXL3",
+            Mix::DifferentExl3 => "as EXL3 of different widths and codebooks",
+            Mix::DenseAndExl3 => "as bf16 and EXL3",
+        }
+    }
+
+    /// The storage of matrix `which` (gate, up, down) of an expert.
+    fn storage(self, expert: u32, which: u32) -> Storage {
+        let mixed = super::linear::exl3_storages();
+        let (bits, codebook) = mixed[((expert * 7 + which * 5) as usize) % mixed.len()];
+        match self {
+            Mix::Dense => Storage::Dense(Dtype::F16),
+            Mix::Exl3 => Storage::Exl3 { bits: Bits::ALL[6], codebook: Codebook::Mul1 },
+            Mix::DenseAndExl3 if (expert + which).is_multiple_of(2) => Storage::Dense(Dtype::Bf16),
+            Mix::DifferentExl3 | Mix::DenseAndExl3 => Storage::Exl3 { bits, codebook },
+        }
+    }
+}
+
+struct Layer {
+    hidden: u32,
+    width: u32,
+    mix: Mix,
+    /// The width of the shared expert.
+    shared: Option<u32>,
+}
+
+const EXPERTS: u32 = 7;
+const TOP_K: u32 = 3;
+
+impl Layer {
+    fn unit(&self, first: u32, experts: u32, width: u32) -> (Glu, Vec<(WeightId, u32, HostTensor)>) {
+        let glu = Glu { gate: WeightId(first), up: WeightId(first + 1), down: WeightId(first + 2) };
+        let mut weights = Vec::new();
+        for expert in 0..experts {
+            for (which, id) in (0..).zip([glu.gate, glu.up, glu.down]) {
+                let (out, inputs) = if which == 2 { (self.hidden, width) } else { (width, self.hidden) };
+                let kind = Kind::Linear { out, inputs, bias: false };
+                let seed = u64::from(100 * first + 10 * expert + which);
+                let tensor = random::tensor(kind, self.mix.storage(first + expert, which), seed);
+                weights.push((id, expert, tensor));
+            }
+        }
+        (glu, weights)
+    }
+}
+
+fn experts(make: Make<'_>, layer: &Layer) -> Check {
+    let (x, out) = (val(0, layer.hidden), val(3, layer.hidden));
+    let ids = Val { role: Role::Index, ..val(1, TOP_K) };
+    let gates = Val { role: Role::Logits, ..val(2, TOP_K) };
+    let (experts, mut weights) = layer.unit(0, EXPERTS, layer.width);
+    let shared = layer.shared.map(|width| {
+        let (glu, more) = layer.unit(3, 1, width);
+        weights.extend(more);
+        glu
+    });
+    let op = Op::Experts { x, ids, gates, experts, shared, act: Activation::Silu, out };
+    let mut trial = Trial::new(make(), &Setup { ops: vec![op], weights, ..Setup::default() })?;
+    let mut random = SplitMix64::new(23);
+    for rows in ROWS {
+        for spread in [Spread::All, Spread::OneNeverChosen, Spread::AllTheSame] {
+            let inputs = [
+                (x, random.normals((rows * layer.hidden) as usize, 2.0)),
+                (ids, (0..rows).flat_map(|_| spread.choose(&mut random)).collect()),
+                (gates, (0..rows * TOP_K).map(|_| random.uniform()).collect()),
+            ];
+            trial.compare(&Batch::rows(rows), &inputs)?;
+        }
+    }
+    Ok(())
+}
+
+/// Which experts the rows of a step use.
+#[derive(Clone, Copy)]
+enum Spread {
+    All,
+    OneNeverChosen,
+    AllTheSame,
+}
+
+impl Spread {
+    fn choose(self, random: &mut SplitMix64) -> Vec<f32> {
+        let mut experts: Vec<u32> = (0..EXPERTS).collect();
+        match self {
+            Spread::All => random.shuffle(&mut experts),
+            Spread::OneNeverChosen => random.shuffle(&mut experts[..EXPERTS as usize - 2]),
+            Spread::AllTheSame => {}
+        }
+        experts[..TOP_K as usize].iter().map(|expert| *expert as f32).collect()
+    }
+}

@@ -1,0 +1,125 @@
+//! Linear maps in every storage.
+
+use exl3::{Bits, Codebook};
+
+use super::batch::Batch;
+use super::trial::{Setup, Trial, val};
+use super::{Case, Check, Make, ROWS};
+use crate::random::{self, SplitMix64};
+use crate::{Dtype, Kind, Op, Storage, WeightId};
+
+pub(super) fn cases() -> Vec<Case> {
+    let mut cases = Vec::new();
+    for dtype in [Dtype::F32, Dtype::F16, Dtype::Bf16] {
+        // One number alone has no bias: a sum near zero would have no digits left to compare.
+        for (inputs, out, biases) in [
+            (1, 1, &[false][..]),
+            (33, 65, &[false, true]),
+            (65, 33, &[false, true]),
+            (160, 320, &[false, true]),
+            (256, 128, &[false, true]),
+        ] {
+            for bias in biases.iter().copied() {
+                let kind = Kind::Linear { out, inputs, bias };
+                let with = if bias { ", bias" } else { "" };
+                let name = format!("linear {dtype:?} {inputs} to {out}{with}");
+                cases.push(Case::new(name, move |make| one(make, kind, Storage::Dense(dtype))));
+            }
+        }
+    }
+    for (bits, codebook) in exl3_storages() {
+        // Whole blocks; padded inputs and outputs; a padded side each.
+        for (inputs, out, bias) in [(256, 128, false), (160, 320, true), (96, 192, false), (128, 576, true)] {
+            let kind = Kind::Linear { out, inputs, bias };
+            let name = format!("linear EXL3 {bits} bits {codebook} {inputs} to {out}");
+            cases.push(Case::new(name, move |make| one(make, kind, Storage::Exl3 { bits, codebook })));
+        }
+    }
+    cases.push(Case::new("linear with a plain embedding table as head", |make| {
+        one(make, Kind::Table { vocab: 97, hidden: 48 }, Storage::Dense(Dtype::F16))
+    }));
+    cases.push(Case::new("linear with several weights on columns of one input", several));
+    for (inputs, out) in GLM_4_7_FLASH {
+        for codebook in Codebook::ALL {
+            let name = format!("linear EXL3 4 bits {codebook} {inputs} to {out} of GLM-4.7-Flash");
+            cases.push(Case::new(name, move |make| large(make, (inputs, out), codebook)));
+        }
+    }
+    cases
+}
+
+/// The linear maps of GLM-4.7-Flash, inputs and outputs: `q_b`, expert up, `kv_a`, `o`, dense up, expert down.
+const GLM_4_7_FLASH: [(u32, u32); 6] =
+    [(768, 5120), (2048, 768), (2048, 576), (5120, 2048), (2048, 1536), (1536, 2048)];
+
+/// Every width with every codebook that has it.
+pub(super) fn exl3_storages() -> Vec<(Bits, Codebook)> {
+    let of = |codebook: Codebook| {
+        Bits::ALL.into_iter().filter(move |bits| codebook.allows(*bits)).map(move |bits| (bits, codebook))
+    };
+    Codebook::ALL.into_iter().flat_map(of).collect()
+}
+
+fn one(make: Make<'_>, kind: Kind, storage: Storage) -> Check {
+    let (out, inputs) = kind.shape();
+    let (x, y) = (val(0, inputs), val(1, out));
+    let setup = Setup {
+        ops: vec![Op::Linear { x: x.into(), to: vec![(WeightId(0), y)] }],
+        weights: vec![(WeightId(0), 0, random::tensor(kind, storage, 11))],
+        ..Setup::default()
+    };
+    let mut trial = Trial::new(make(), &setup)?;
+    let mut random = SplitMix64::new(12);
+    for rows in ROWS {
+        let inputs = random.normals((rows * inputs) as usize, 2.0);
+        trial.compare(&Batch::rows(rows), &[(x, inputs)])?;
+    }
+    Ok(())
+}
+
+/// Weights of different storages and sizes, as q, k and v may have.
+fn several(make: Make<'_>) -> Check {
+    let inputs = 160;
+    let x = val(0, 7 + inputs + 2);
+    let exl3 = |half_bits, codebook| match Bits::from_half_bits(half_bits) {
+        Some(bits) => Ok(Storage::Exl3 { bits, codebook }),
+        None => Err(format!("{half_bits} half bits")),
+    };
+    let storages = [
+        (192, exl3(7, Codebook::Mul1)?, true),
+        (64, exl3(8, Codebook::Mcg)?, false),
+        (96, Storage::Dense(Dtype::F16), true),
+        (128, exl3(6, Codebook::ThreeInst)?, false),
+    ];
+    let mut setup = Setup::default();
+    let mut to = Vec::new();
+    for (index, (out, storage, bias)) in (0..).zip(storages) {
+        let kind = Kind::Linear { out, inputs, bias };
+        setup.weights.push((WeightId(index), 0, random::tensor(kind, storage, 13 + u64::from(index))));
+        to.push((WeightId(index), val(index + 1, out)));
+    }
+    setup.ops = vec![Op::Linear { x: x.cols(7, inputs), to }];
+    let mut trial = Trial::new(make(), &setup)?;
+    let mut random = SplitMix64::new(14);
+    for rows in ROWS {
+        trial.compare(&Batch::rows(rows), &[(x, random.normals((rows * x.cols) as usize, 2.0))])?;
+    }
+    Ok(())
+}
+
+fn large(make: Make<'_>, (inputs, out): (u32, u32), codebook: Codebook) -> Check {
+    let kind = Kind::Linear { out, inputs, bias: false };
+    let bits = Bits::whole(4).ok_or("4 bits are a legal width")?;
+    let (x, y) = (val(0, inputs), val(1, out));
+    let setup = Setup {
+        ops: vec![Op::Linear { x: x.into(), to: vec![(WeightId(0), y)] }],
+        weights: vec![(WeightId(0), 0, random::tensor(kind, Storage::Exl3 { bits, codebook }, 15))],
+        ..Setup::default()
+    };
+    let mut trial = Trial::new(make(), &setup)?;
+    for rows in [1, 3, 17] {
+        let inputs = SplitMix64::new(16).normals((rows * inputs) as usize, 2.0);
+        trial.compare(&Batch::rows(rows), &[(x, inputs)])?;
+    }
+    Ok(())
+}
