@@ -1,0 +1,35 @@
+//! Language models as programs: the architectures, and the checkpoints that their weights come from.
+//!
+//! [`Model::open`] reads a folder's configuration, picks the architecture, lets it record its
+//! [program](program::Program) while every weight is looked up in the checkpoint, and checks that nothing is
+//! left over. [`Model::load`] then hands the weights to any [`Device`](program::Device). Nothing here knows
+//! which device that is.
+//!
+//! | module | what it holds |
+//! |---|---|
+//! | `arch` | one file an architecture, and the table of them |
+//! | `block` | attention and feed-forward parts that architectures are made of |
+//! | `rope` | rotary embeddings with their kinds of context scaling |
+//! | `config` | `config.json`, and what the code relies on |
+//! | `checkpoint` | folders, shards, headers, names; reading and writing |
+//! | `shape`, `synthetic` | models without a checkpoint, for timing and tests |
+//! | `tokenizer` | text to ids and back |
+#![deny(unsafe_code)]
+
+mod arch;
+mod block;
+mod checkpoint;
+mod config;
+mod error;
+mod model;
+mod rope;
+mod shape;
+mod source;
+mod synthetic;
+mod tokenizer;
+
+pub use checkpoint::{Unused, Why};
+pub use error::{Error, Result};
+pub use model::{BuildOptions, Facts, Model, TensorFacts, write_checkpoint};
+pub use shape::Shape;
+pub use tokenizer::{Specials, Tokenizer};

@@ -1,0 +1,127 @@
+//! Rotary position embeddings: from a configuration to the angles of a program.
+//!
+//! Pair `i` of `d` rotary dims turns by `theta^(-2i/d)` radians a token. The kinds of scaling that stretch
+//! this to longer contexts are told by `rope_parameters` (newer files) or by `rope_theta` and
+//! `rope_scaling`; a kind not written here is refused by name.
+
+use std::f64::consts::PI;
+use std::sync::Arc;
+
+use program::{Pairing, Rope};
+use serde_json::Value;
+
+use crate::Result;
+use crate::config::Config;
+
+/// The scaling kinds of models whose softmax scale does not depend on the rotary embedding.
+pub(crate) const SCALED: &[&str] = &["default", "linear", "llama3", "yarn"];
+
+/// No scaling: latent attention's YaRN also changes the softmax scale (`mscale`), which is not supported.
+pub(crate) const UNSCALED: &[&str] = &["default"];
+
+/// Reads the rotary embedding of `dims` dims, whose kind must be one of `kinds`.
+pub(crate) fn read(config: &Config, dims: u32, pairing: Pairing, kinds: &[&str]) -> Result<Rope> {
+    config.require("partial_rotary_factor", 1)?;
+    let (key, scaling) = match config.object("rope_parameters")? {
+        Some(parameters) => ("rope_parameters", Some(parameters)),
+        None => ("rope_scaling", config.object("rope_scaling")?),
+    };
+    let scaling = scaling.as_ref();
+    let kind = kind(config, key, scaling)?;
+    if !kinds.contains(&kind) {
+        let known = kinds.join(", ");
+        let what = format!("rope type {kind:?} is not supported for this architecture, only {known}");
+        return Err(config.error(key, what));
+    }
+    let theta = match scaling.map(|scaling| scaling.optional_number("rope_theta")).transpose()?.flatten() {
+        Some(theta) => theta,
+        None => config.number("rope_theta")?,
+    };
+    if theta <= 1.0 {
+        return Err(config.error("rope_theta", format!("is {theta}, more than 1 is needed")));
+    }
+    let mut frequencies: Vec<f64> =
+        (0..dims / 2).map(|pair| theta.powf(-2.0 * f64::from(pair) / f64::from(dims))).collect();
+    let mut gain = 1.0;
+    if let Some(scaling) = scaling {
+        scaling.require("partial_rotary_factor", 1)?;
+        match kind {
+            "linear" => linear(scaling, &mut frequencies)?,
+            "llama3" => llama3(scaling, &mut frequencies)?,
+            "yarn" => gain = yarn(scaling, theta, &mut frequencies)?,
+            _ => {}
+        }
+    }
+    let inverse_frequencies: Arc<[f32]> = frequencies.iter().map(|&frequency| frequency as f32).collect();
+    Ok(Rope { inverse_frequencies, gain: gain as f32, pairing })
+}
+
+fn kind<'a>(config: &Config, key: &str, scaling: Option<&'a Config>) -> Result<&'a str> {
+    let Some(scaling) = scaling else { return Ok("default") };
+    match (scaling.optional_text("rope_type")?, scaling.optional_text("type")?) {
+        (Some(kind), _) | (None, Some(kind)) => Ok(kind),
+        // Only `rope_theta` given, as newer files do for the default.
+        (None, None) if scaling.get("rope_theta").is_some_and(Value::is_number) => Ok("default"),
+        (None, None) => Err(config.error(key, "has no rope_type (one embedding for each kind of layer?)")),
+    }
+}
+
+/// Positions are divided by `factor`.
+fn linear(scaling: &Config, frequencies: &mut [f64]) -> Result<()> {
+    let factor = factor(scaling)?;
+    frequencies.iter_mut().for_each(|frequency| *frequency /= factor);
+    Ok(())
+}
+
+/// Llama 3.1: wavelengths beyond `original / low` are stretched by `factor`, those below `original / high`
+/// stay, and between the two the share of each moves linearly with `original / wavelength`.
+fn llama3(scaling: &Config, frequencies: &mut [f64]) -> Result<()> {
+    let factor = factor(scaling)?;
+    let original = f64::from(scaling.count("original_max_position_embeddings")?);
+    let (low, high) = (scaling.number("low_freq_factor")?, scaling.number("high_freq_factor")?);
+    if !(low > 0.0 && high > low) {
+        return Err(scaling.error("high_freq_factor", format!("is {high}, more than {low} is needed")));
+    }
+    for frequency in frequencies {
+        let turns = original * *frequency / (2.0 * PI);
+        let kept = ((turns - low) / (high - low)).clamp(0.0, 1.0);
+        *frequency = kept * *frequency + (1.0 - kept) * *frequency / factor;
+    }
+    Ok(())
+}
+
+/// YaRN: pairs that turn more than `beta_fast` times within the original context stay, those that turn less
+/// than `beta_slow` times are stretched by `factor`, with a ramp over the pairs between. The gain of cosine and sine is
+/// `0.1 ln(factor) + 1`.
+fn yarn(scaling: &Config, theta: f64, frequencies: &mut [f64]) -> Result<f64> {
+    for key in ["mscale", "mscale_all_dim", "attention_factor"] {
+        if scaling.get(key).is_some() {
+            return Err(scaling.error(key, "is not supported with rope type \"yarn\""));
+        }
+    }
+    scaling.require("truncate", true)?;
+    let factor = factor(scaling)?;
+    let original = f64::from(scaling.count("original_max_position_embeddings")?);
+    let dims = 2.0 * frequencies.len() as f64;
+    let pair_that_turns = |times: f64| dims * (original / (times * 2.0 * PI)).ln() / (2.0 * theta.ln());
+    let fast = scaling.optional_number("beta_fast")?.unwrap_or(32.0);
+    let slow = scaling.optional_number("beta_slow")?.unwrap_or(1.0);
+    let low = pair_that_turns(fast).floor().max(0.0);
+    let high = pair_that_turns(slow).ceil().min(dims - 1.0);
+    // The width of a ramp that has none, so that the division stays finite.
+    let width = (high - low).max(0.001);
+    for (pair, frequency) in frequencies.iter_mut().enumerate() {
+        let stretched = ((pair as f64 - low) / width).clamp(0.0, 1.0);
+        *frequency = *frequency / factor * stretched + *frequency * (1.0 - stretched);
+    }
+    Ok(if factor > 1.0 { 0.1 * factor.ln() + 1.0 } else { 1.0 })
+}
+
+fn factor(scaling: &Config) -> Result<f64> {
+    let factor = scaling.number("factor")?;
+    if factor > 0.0 {
+        Ok(factor)
+    } else {
+        Err(scaling.error("factor", format!("is {factor}, a positive number is needed")))
+    }
+}
