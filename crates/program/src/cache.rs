@@ -1,5 +1,7 @@
 //! Caches: what a sequence remembers from one step to the next.
 
+use std::fmt;
+
 use exl3::kv::{self, GROUP};
 use half::f16;
 
@@ -71,6 +73,15 @@ impl Format {
                 };
                 groups.iter().flat_map(through).collect()
             }
+        }
+    }
+}
+
+impl fmt::Display for Format {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Format::F16 => formatter.write_str("f16"),
+            Format::Quantised(bits) => write!(formatter, "{bits}-bit"),
         }
     }
 }

@@ -28,6 +28,7 @@ pub mod builder;
 pub mod cache;
 pub mod conformance;
 pub mod device;
+mod distance;
 pub mod draw;
 mod error;
 pub mod memory;

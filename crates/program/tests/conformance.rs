@@ -1,10 +1,19 @@
 //! The reference passes the suite that it defines.
 
-use program::conformance;
+use program::conformance::{self, Case};
 use program::reference::Reference;
+
+fn assert_passes(cases: &[Case]) {
+    let failures = conformance::failures(cases, &mut || Box::new(Reference::new()));
+    assert!(failures.is_empty(), "{} of {}:\n{}", failures.len(), cases.len(), failures.join("\n"));
+}
 
 #[test]
 fn the_reference_passes_its_own_suite() {
-    let failures = conformance::failures(&conformance::cases(), &mut || Box::new(Reference::new()));
-    assert!(failures.is_empty(), "{}", failures.join("\n"));
+    assert_passes(&conformance::cases());
+}
+
+#[test]
+fn the_rows_of_the_reference_depend_on_nothing_but_their_own_sequence() {
+    assert_passes(&conformance::row_invariance());
 }

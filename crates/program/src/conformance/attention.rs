@@ -1,19 +1,23 @@
 //! Grouped-query and latent attention over cached rows.
 
+use exl3::kv::GROUP;
+
 use super::batch::{Batch, pages_for, shuffled_pages};
-use super::trial::{PAGES, Setup, Trial, Values, same_values, val};
-use super::{Case, Check, Make, ROWS, TOLERANCE};
+use super::prepared::{PAGES, Setup, Values, val};
+use super::trial::Subject;
+use super::{Case, Check, ROWS};
 use crate::random::{self, SplitMix64};
 use crate::{
-    CacheId, CacheSpec, Dtype, Format, Gqa, Kind, Life, Mla, Op, PAGE_TOKENS, PageId, Part, Storage, Val,
-    WeightId,
+    CacheId, CacheSpec, Dtype, Format, Gqa, Kind, Life, Mla, Op, PAGE_TOKENS, PageId, Part, Program, Storage,
+    Val, WeightId,
 };
 
-pub(super) fn cases() -> Vec<Case> {
+/// The cases over caches of one format, for the shapes that it can hold.
+pub(super) fn cases(format: Format) -> Vec<Case> {
     let mut cases = Vec::new();
-    for attention in Attention::samples() {
-        let case = |what: &str, check: fn(Make<'_>, &Attention) -> Check| {
-            Case::new(format!("{} {what}", attention.name()), move |make| check(make, &attention))
+    for attention in Attention::samples(format) {
+        let case = |what: &str, check: fn(&mut Subject<'_>, &Attention) -> Check| {
+            Case::new(format!("{} {what}", attention.name()), move |subject| check(subject, &attention))
         };
         cases.push(case("over a first step of any size", first_steps));
         cases.push(case("token by token and in chunks over shuffled pages", chunks));
@@ -43,8 +47,8 @@ const FIRST: u32 = 1;
 const SECOND: u32 = 2;
 
 impl Attention {
-    /// Shapes with one key head and several, keys and values of different width, and latents; all caches f16.
-    pub(super) fn samples() -> Vec<Attention> {
+    /// Shapes with one key head and several, keys and values of different width, and latents.
+    pub(super) fn samples(format: Format) -> Vec<Attention> {
         let gqa = |heads, kv_heads, key_dims, value_dims| {
             let scale = (key_dims as f32).sqrt().recip();
             Shape::Gqa(Gqa { heads, kv_heads, key_dims, value_dims, scale })
@@ -62,19 +66,31 @@ impl Attention {
             mla(4, 64, 32, 64, 128),
             mla(2, 192, 64, 256, 512),
         ]
-        .map(|shape| Attention { shape, format: Format::F16 })
-        .to_vec()
+        .into_iter()
+        .map(|shape| Attention { shape, format })
+        .filter(Attention::fits)
+        .collect()
     }
 
-    pub(super) fn name(&self) -> String {
-        match self.shape {
+    /// Whether rows can be cut into groups of 32, where the format does so.
+    fn fits(&self) -> bool {
+        let fits = |(val, format): (Val, Format)| match format {
+            Format::F16 => true,
+            Format::Quantised(_) => val.cols.is_multiple_of(GROUP as u32),
+        };
+        self.cached().into_iter().zip(self.formats()).all(fits)
+    }
+
+    fn name(&self) -> String {
+        let shape = match self.shape {
             Shape::Gqa(Gqa { heads, kv_heads, key_dims, value_dims, .. }) => {
-                format!("attend {heads} heads over {kv_heads}, dims {key_dims} and {value_dims},")
+                format!("attend {heads} heads over {kv_heads}, dims {key_dims} and {value_dims}")
             }
             Shape::Mla(Mla { heads, nope, rotary, value, rank, .. }) => {
-                format!("attend_mla {heads} heads of {nope} + {rotary} and {value} over rank {rank},")
+                format!("attend_mla {heads} heads of {nope} + {rotary} and {value} over rank {rank}")
             }
-        }
+        };
+        format!("{shape}, {} cache,", self.format)
     }
 
     pub(super) fn query(&self) -> Val {
@@ -104,6 +120,7 @@ impl Attention {
         }
     }
 
+    /// The first program writes rows and attends, the second only writes.
     pub(super) fn setup(&self) -> Setup {
         let cache = CacheId(0);
         let (q, [first, second]) = (self.query(), self.cached());
@@ -121,11 +138,9 @@ impl Attention {
                 Op::AttendMla { q, cache, up, shape, out }
             }
         };
-        setup.ops = vec![
-            Op::CacheWrite { x: first.into(), cache, part: 0 },
-            Op::CacheWrite { x: second.into(), cache, part: 1 },
-            attend,
-        ];
+        let writes = [(first, 0), (second, 1)].map(|(x, part)| Op::CacheWrite { x: x.into(), cache, part });
+        let all = [&writes[..], &[attend]].concat();
+        setup.programs = vec![Program::of(&all), Program::of(&writes)];
         let part = |(val, format): (Val, Format)| Part { cols: val.cols, format };
         let parts = [first, second].into_iter().zip(self.formats()).map(part).collect();
         setup.caches = vec![CacheSpec { life: Life::PerToken, parts }];
@@ -160,8 +175,8 @@ fn next_rows(pages: &[PageId], cached: u32, rows: u32) -> Batch {
     Batch::default().and(pages, cached, &vec![0; rows as usize])
 }
 
-fn first_steps(make: Make<'_>, attention: &Attention) -> Check {
-    let mut trial = Trial::new(make(), &attention.setup())?;
+fn first_steps(subject: &mut Subject<'_>, attention: &Attention) -> Check {
+    let mut trial = subject.trial(&attention.setup())?;
     let mut random = SplitMix64::new(32);
     for rows in ROWS {
         trial.compare(&Batch::rows(rows), &attention.inputs(rows, &mut random))?;
@@ -169,9 +184,9 @@ fn first_steps(make: Make<'_>, attention: &Attention) -> Check {
     Ok(())
 }
 
-fn chunks(make: Make<'_>, attention: &Attention) -> Check {
+fn chunks(subject: &mut Subject<'_>, attention: &Attention) -> Check {
     let rows = 130;
-    let mut trial = Trial::new(make(), &attention.setup())?;
+    let mut trial = subject.trial(&attention.setup())?;
     let inputs = attention.inputs(rows, &mut SplitMix64::new(33));
     let want = trial.want(&Batch::rows(rows), &inputs)?;
     let pages = shuffled_pages(PAGES - 1, 34);
@@ -181,7 +196,8 @@ fn chunks(make: Make<'_>, attention: &Attention) -> Check {
             let end = (cached + size).min(rows);
             let batch = next_rows(pages, cached, end - cached);
             let got = trial.device.run(&batch, &rows_of(&inputs, cached, end))?;
-            same_values(&got, &rows_of(&want, cached, end), TOLERANCE)
+            trial
+                .same(&got, &rows_of(&want, cached, end))
                 .map_err(|what| format!("chunks of {size}, rows from {cached}: {what}"))?;
             cached = end;
         }
@@ -189,8 +205,8 @@ fn chunks(make: Make<'_>, attention: &Attention) -> Check {
     Ok(())
 }
 
-fn several_sequences(make: Make<'_>, attention: &Attention) -> Check {
-    let mut trial = Trial::new(make(), &attention.setup())?;
+fn several_sequences(subject: &mut Subject<'_>, attention: &Attention) -> Check {
+    let mut trial = subject.trial(&attention.setup())?;
     let mut random = SplitMix64::new(35);
     let pages = shuffled_pages(PAGES - 1, 36);
     // How much is cached and how many rows follow, for sequences that are and are not in the same state.
@@ -209,11 +225,12 @@ fn several_sequences(make: Make<'_>, attention: &Attention) -> Check {
             *lists = if lists.is_empty() { new } else { joined(lists, &new) };
         }
     }
-    same_values(&trial.device.run(&batch, &inputs)?, &want, TOLERANCE)
+    let got = trial.device.run(&batch, &inputs)?;
+    trial.same(&got, &want)
 }
 
-fn shared_pages(make: Make<'_>, attention: &Attention) -> Check {
-    let mut trial = Trial::new(make(), &attention.setup())?;
+fn shared_pages(subject: &mut Subject<'_>, attention: &Attention) -> Check {
+    let mut trial = subject.trial(&attention.setup())?;
     let mut random = SplitMix64::new(37);
     let [first, second, third] = [PageId(9), PageId(4), PageId(11)];
     let prefix = attention.inputs(PAGE_TOKENS, &mut random);
@@ -228,11 +245,12 @@ fn shared_pages(make: Make<'_>, attention: &Attention) -> Check {
         inputs = if inputs.is_empty() { more } else { joined(&inputs, &more) };
         want = if want.is_empty() { solo } else { joined(&want, &solo) };
     }
-    same_values(&trial.device.run(&batch, &inputs)?, &want, TOLERANCE)
+    let got = trial.device.run(&batch, &inputs)?;
+    trial.same(&got, &want)
 }
 
-fn past_the_last_page(make: Make<'_>, attention: &Attention) -> Check {
-    let mut trial = Trial::new(make(), &attention.setup())?;
+fn past_the_last_page(subject: &mut Subject<'_>, attention: &Attention) -> Check {
+    let mut trial = subject.trial(&attention.setup())?;
     let mut random = SplitMix64::new(38);
     let prefix = attention.inputs(PAGE_TOKENS, &mut random);
     trial.compare(&Batch::rows(PAGE_TOKENS), &prefix)?;
@@ -243,5 +261,5 @@ fn past_the_last_page(make: Make<'_>, attention: &Attention) -> Check {
     // The device goes on, and the page is as it was.
     let want = trial.want(&Batch::rows(PAGE_TOKENS + 1), &joined(&prefix, &one_more))?;
     let got = trial.device.run(&next_rows(&pages_for(PAGE_TOKENS + 1), PAGE_TOKENS, 1), &one_more)?;
-    same_values(&got, &rows_of(&want, PAGE_TOKENS, PAGE_TOKENS + 1), TOLERANCE)
+    trial.same(&got, &rows_of(&want, PAGE_TOKENS, PAGE_TOKENS + 1))
 }

@@ -42,6 +42,38 @@ impl Batch {
         self
     }
 
+    /// The batch wanting the logits of all its rows.
+    pub(super) fn wanting_all_logits(self) -> Batch {
+        (0..self.tokens.len() as u32).fold(self, |batch, row| batch.wanting(row, Want::Logits))
+    }
+
+    /// One row as a step of its own: the rows of its sequence before it are cached by then.
+    pub(super) fn row(&self, row: u32) -> Batch {
+        let mut alone = Batch::default();
+        for sequence in &self.sequences {
+            if sequence.rows.contains(&row) {
+                let pages = &self.pages[sequence.pages.start as usize..sequence.pages.end as usize];
+                alone = alone.and(pages, sequence.cached + row - sequence.rows.start, &[0]);
+                alone.sequences[0].slot = sequence.slot;
+            }
+        }
+        alone.tokens[0] = self.tokens[row as usize];
+        alone.positions[0] = self.positions[row as usize];
+        let outputs = self.outputs.iter().filter(|output| output.row == row);
+        outputs.fold(alone, |alone, output| alone.wanting(0, output.want))
+    }
+
+    /// Rows of outputs that are sorted by their row, put in the order of this batch's outputs.
+    pub(super) fn in_order_of_outputs(&self, rows: &[f32], cols: usize) -> Vec<f32> {
+        let mut order: Vec<usize> = (0..self.outputs.len()).collect();
+        order.sort_by_key(|output| self.outputs[*output].row);
+        let mut sorted = vec![0.0; rows.len()];
+        for (output, row) in order.into_iter().zip(rows.chunks_exact(cols)) {
+            sorted[output * cols..][..cols].copy_from_slice(row);
+        }
+        sorted
+    }
+
     pub(super) fn step(&self) -> Step<'_> {
         Step {
             tokens: &self.tokens,

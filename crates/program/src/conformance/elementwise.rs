@@ -3,41 +3,44 @@
 use exl3::Bits;
 
 use super::batch::Batch;
-use super::trial::{Setup, Trial, val};
-use super::{Case, Check, Make, ROWS};
+use super::prepared::{Setup, val};
+use super::trial::Subject;
+use super::{Case, Check, ROWS};
 use crate::random::{self, SplitMix64};
 use crate::{Activation, Dtype, Heads, Kind, Op, Pairing, Role, Rope, Rows, Storage, Val, Want, WeightId};
 
 pub(super) fn cases() -> Vec<Case> {
     let mut cases = Vec::new();
     for dtype in [Dtype::F32, Dtype::F16, Dtype::Bf16] {
-        cases.push(Case::new(format!("embed {dtype:?}"), move |make| embed(make, Storage::Dense(dtype), 33)));
+        cases.push(Case::new(format!("embed {dtype:?}"), move |subject| {
+            embed(subject, Storage::Dense(dtype), 33)
+        }));
     }
     for bits in (1..=8).filter_map(Bits::whole) {
         for hidden in [256, 300] {
             let storage = Storage::Exl3Table { bits };
             let name = format!("embed EXL3 {bits} bits, {hidden} columns");
-            cases.push(Case::new(name, move |make| embed(make, storage, hidden)));
+            cases.push(Case::new(name, move |subject| embed(subject, storage, hidden)));
         }
     }
     for (name, fill) in FILLS {
         for cols in [33, 256, 768] {
-            cases.push(Case::new(format!("rms_norm of {name}, {cols} columns"), move |make| {
-                rms_norm(make, (cols, cols), fill)
+            cases.push(Case::new(format!("rms_norm of {name}, {cols} columns"), move |subject| {
+                rms_norm(subject, (cols, cols), fill)
             }));
-            cases.push(Case::new(format!("add_rms_norm of {name}, {cols} columns"), move |make| {
-                add_rms_norm(make, cols, fill)
+            cases.push(Case::new(format!("add_rms_norm of {name}, {cols} columns"), move |subject| {
+                add_rms_norm(subject, cols, fill)
             }));
         }
-        cases.push(Case::new(format!("rms_norm of {name}, by heads"), move |make| {
-            rms_norm(make, (96, 32), fill)
+        cases.push(Case::new(format!("rms_norm of {name}, by heads"), move |subject| {
+            rms_norm(subject, (96, 32), fill)
         }));
     }
     for pairing in [Pairing::Interleaved, Pairing::HalfSplit] {
         for (first, rotary) in [(0, 24), (0, 8), (16, 8)] {
             let name = format!("rope {pairing:?}, {rotary} dims from {first}");
-            cases.push(Case::new(name, move |make| {
-                rope(make, pairing, Heads { count: 3, dims: 24, first, rotary })
+            cases.push(Case::new(name, move |subject| {
+                rope(subject, pairing, Heads { count: 3, dims: 24, first, rotary })
             }));
         }
     }
@@ -67,16 +70,15 @@ const FILLS: [(&str, Fill); 6] = [
     ("zeros", |_, cols| vec![0.0; cols]),
 ];
 
-fn embed(make: Make<'_>, storage: Storage, hidden: u32) -> Check {
+fn embed(subject: &mut Subject<'_>, storage: Storage, hidden: u32) -> Check {
     let vocab = 70;
     let table = random::tensor(Kind::Table { vocab, hidden }, storage, 1);
     let out = val(0, hidden);
     let setup = Setup {
-        ops: vec![Op::Embed { table: WeightId(0), out }],
         weights: vec![(WeightId(0), 0, table)],
-        ..Setup::default()
+        ..Setup::of(&[Op::Embed { table: WeightId(0), out }])
     };
-    let mut trial = Trial::new(make(), &setup)?;
+    let mut trial = subject.trial(&setup)?;
     let mut random = SplitMix64::new(2);
     for rows in ROWS {
         // The first and the last token are among them.
@@ -90,15 +92,14 @@ fn embed(make: Make<'_>, storage: Storage, hidden: u32) -> Check {
 }
 
 /// A norm of columns 8 .. 8 + `cols` of a wider value.
-fn rms_norm(make: Make<'_>, (cols, len): (u32, u32), fill: Fill) -> Check {
+fn rms_norm(subject: &mut Subject<'_>, (cols, len): (u32, u32), fill: Fill) -> Check {
     let (x, out) = (val(0, cols + 13), val(1, cols));
     let weight = random::tensor(Kind::Vector { len }, Storage::Dense(Dtype::Bf16), 3);
     let setup = Setup {
-        ops: vec![Op::RmsNorm { x: x.cols(8, cols), weight: WeightId(0), eps: 1e-5, out }],
         weights: vec![(WeightId(0), 0, weight)],
-        ..Setup::default()
+        ..Setup::of(&[Op::RmsNorm { x: x.cols(8, cols), weight: WeightId(0), eps: 1e-5, out }])
     };
-    let mut trial = Trial::new(make(), &setup)?;
+    let mut trial = subject.trial(&setup)?;
     let mut random = SplitMix64::new(4);
     for rows in ROWS {
         let inputs: Vec<f32> = (0..rows).flat_map(|_| fill(&mut random, x.cols as usize)).collect();
@@ -107,16 +108,15 @@ fn rms_norm(make: Make<'_>, (cols, len): (u32, u32), fill: Fill) -> Check {
     Ok(())
 }
 
-fn add_rms_norm(make: Make<'_>, cols: u32, fill: Fill) -> Check {
+fn add_rms_norm(subject: &mut Subject<'_>, cols: u32, fill: Fill) -> Check {
     let [x, delta, sum, out] = [0, 1, 2, 3].map(|id| val(id, cols));
     let (x, sum) = (Val { role: Role::Stream, ..x }, Val { role: Role::Stream, ..sum });
     let weight = random::tensor(Kind::Vector { len: cols }, Storage::Dense(Dtype::F32), 5);
     let setup = Setup {
-        ops: vec![Op::AddRmsNorm { x, delta, weight: WeightId(0), eps: 1e-5, sum, out }],
         weights: vec![(WeightId(0), 0, weight)],
-        ..Setup::default()
+        ..Setup::of(&[Op::AddRmsNorm { x, delta, weight: WeightId(0), eps: 1e-5, sum, out }])
     };
-    let mut trial = Trial::new(make(), &setup)?;
+    let mut trial = subject.trial(&setup)?;
     let mut random = SplitMix64::new(6);
     for rows in ROWS {
         let stream: Vec<f32> = (0..rows).flat_map(|_| fill(&mut random, cols as usize)).collect();
@@ -127,15 +127,14 @@ fn add_rms_norm(make: Make<'_>, cols: u32, fill: Fill) -> Check {
     Ok(())
 }
 
-fn rope(make: Make<'_>, pairing: Pairing, heads: Heads) -> Check {
+fn rope(subject: &mut Subject<'_>, pairing: Pairing, heads: Heads) -> Check {
     let cols = heads.count * heads.dims;
     let (x, out) = (val(0, cols + 5), val(1, cols));
     let frequency = |pair: u32| 10_000_f32.powf(-2.0 * pair as f32 / heads.rotary as f32);
     let settings =
         Rope { inverse_frequencies: (0..heads.rotary / 2).map(frequency).collect(), gain: 1.25, pairing };
-    let setup =
-        Setup { ops: vec![Op::Rope { x: x.cols(5, cols), heads, rope: settings, out }], ..Setup::default() };
-    let mut trial = Trial::new(make(), &setup)?;
+    let setup = Setup::of(&[Op::Rope { x: x.cols(5, cols), heads, rope: settings, out }]);
+    let mut trial = subject.trial(&setup)?;
     let mut random = SplitMix64::new(7);
     for rows in ROWS {
         let mut batch = Batch::rows(rows);
@@ -146,10 +145,10 @@ fn rope(make: Make<'_>, pairing: Pairing, heads: Heads) -> Check {
     Ok(())
 }
 
-fn act_mul(make: Make<'_>) -> Check {
+fn act_mul(subject: &mut Subject<'_>) -> Check {
     let [gate, up, out] = [0, 1, 2].map(|id| val(id, 37));
-    let setup = Setup { ops: vec![Op::ActMul { gate, up, act: Activation::Silu, out }], ..Setup::default() };
-    let mut trial = Trial::new(make(), &setup)?;
+    let setup = Setup::of(&[Op::ActMul { gate, up, act: Activation::Silu, out }]);
+    let mut trial = subject.trial(&setup)?;
     let mut random = SplitMix64::new(8);
     for rows in ROWS {
         let mut gates = random.normals((rows * 37) as usize, 4.0);
@@ -161,9 +160,9 @@ fn act_mul(make: Make<'_>) -> Check {
     Ok(())
 }
 
-fn add(make: Make<'_>) -> Check {
+fn add(subject: &mut Subject<'_>) -> Check {
     let [a, b, out] = [0, 1, 2].map(|id| val(id, 37));
-    let mut trial = Trial::new(make(), &Setup { ops: vec![Op::Add { a, b, out }], ..Setup::default() })?;
+    let mut trial = subject.trial(&Setup::of(&[Op::Add { a, b, out }]))?;
     let mut random = SplitMix64::new(9);
     for rows in ROWS {
         let [x, y] = [3.0, 500.0].map(|scale| random.normals((rows * 37) as usize, scale));
@@ -172,10 +171,10 @@ fn add(make: Make<'_>) -> Check {
     Ok(())
 }
 
-fn outputs(make: Make<'_>) -> Check {
+fn outputs(subject: &mut Subject<'_>) -> Check {
     let x = val(0, 37);
     let out = Val { id: 1, rows: Rows::Outputs, ..x };
-    let mut trial = Trial::new(make(), &Setup { ops: vec![Op::Outputs { x, out }], ..Setup::default() })?;
+    let mut trial = subject.trial(&Setup::of(&[Op::Outputs { x, out }]))?;
     let mut random = SplitMix64::new(10);
     for rows in ROWS {
         let mut batch = Batch::rows(rows);

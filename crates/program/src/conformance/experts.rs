@@ -3,11 +3,13 @@
 use exl3::{Bits, Codebook};
 
 use super::batch::Batch;
-use super::trial::{Setup, Trial, same_values, val};
-use super::{Case, Check, EXACT, Make, ROWS};
+use super::prepared::{Setup, val};
+use super::trial::Subject;
+use super::{Case, Check, EXACT, ROWS};
 use crate::random::{self, SplitMix64};
 use crate::{
-    Activation, Dtype, Gates, Glu, HostTensor, Kind, Op, Role, Routing, Score, Storage, Val, WeightId,
+    Activation, Dtype, Gates, Glu, HostTensor, Kind, Op, Program, Role, Routing, Score, Storage, Val,
+    WeightId,
 };
 
 pub(super) fn cases() -> Vec<Case> {
@@ -20,20 +22,20 @@ pub(super) fn cases() -> Vec<Case> {
                 let how = Routing { experts, top_k, score, gates: GATES[top_k as usize % 2], scale: 1.8 };
                 let with = if bias.is_some() { ", bias" } else { "" };
                 let name = format!("route by {name}, {top_k} of {experts}{with}");
-                cases.push(Case::new(name, move |make| route(make, how, bias)));
+                cases.push(Case::new(name, move |subject| route(subject, how, bias)));
             }
         }
     }
     for mix in Mix::ALL {
         for (hidden, width) in [(160, 96), (256, 128), (128, 320)] {
             let name = format!("experts stored {} {hidden} to {width}", mix.name());
-            cases.push(Case::new(name, move |make| {
-                experts(make, &Layer { hidden, width, mix, shared: None })
+            cases.push(Case::new(name, move |subject| {
+                experts(subject, &Layer { hidden, width, mix, shared: None })
             }));
         }
         let name = format!("experts stored {} with a shared expert", mix.name());
-        cases.push(Case::new(name, move |make| {
-            experts(make, &Layer { hidden: 160, width: 96, mix, shared: Some(192) })
+        cases.push(Case::new(name, move |subject| {
+            experts(subject, &Layer { hidden: 160, width: 96, mix, shared: Some(192) })
         }));
     }
     cases
@@ -43,25 +45,24 @@ const GATES: [Gates; 2] = [Gates::Normalised { epsilon: 1e-20 }, Gates::Raw];
 
 /// Logits are multiples of 1/64, so that different ones differ by more than an approximate exp errs, and
 /// equal ones are frequent: ties must go to the lower index.
-fn route(make: Make<'_>, how: Routing, bias: Option<WeightId>) -> Check {
+fn route(subject: &mut Subject<'_>, how: Routing, bias: Option<WeightId>) -> Check {
     let logits = Val { role: Role::Logits, ..val(0, how.experts) };
     let ids = Val { role: Role::Index, ..val(1, how.top_k) };
     let gates = Val { role: Role::Logits, ..val(2, how.top_k) };
     let weight = random::tensor(Kind::Vector { len: how.experts }, Storage::Dense(Dtype::F32), 21);
     let setup = Setup {
-        ops: vec![Op::Route { logits, bias, how, ids, gates }],
         weights: vec![(WeightId(0), 0, weight)],
-        ..Setup::default()
+        ..Setup::of(&[Op::Route { logits, bias, how, ids, gates }])
     };
-    let mut trial = Trial::new(make(), &setup)?;
+    let mut trial = subject.trial(&setup)?;
+    trial.tolerance = EXACT;
     let mut random = SplitMix64::new(22);
     for rows in ROWS {
         let tokens: Vec<u32> = (0..rows).map(|_| random.below(1000)).collect();
         let batch = Batch::default().and(&super::batch::pages_for(rows), 0, &tokens);
         let numbers = random.normals((rows * how.experts) as usize, 2.0);
         let inputs = [(logits, numbers.into_iter().map(|x| (x * 64.0).round() / 64.0).collect())];
-        let got = trial.device.run(&batch, &inputs)?;
-        same_values(&got, &trial.want(&batch, &inputs)?, EXACT)?;
+        trial.compare(&batch, &inputs)?;
     }
     Ok(())
 }
@@ -128,7 +129,7 @@ impl Layer {
     }
 }
 
-fn experts(make: Make<'_>, layer: &Layer) -> Check {
+fn experts(subject: &mut Subject<'_>, layer: &Layer) -> Check {
     let (x, out) = (val(0, layer.hidden), val(3, layer.hidden));
     let ids = Val { role: Role::Index, ..val(1, TOP_K) };
     let gates = Val { role: Role::Logits, ..val(2, TOP_K) };
@@ -139,7 +140,8 @@ fn experts(make: Make<'_>, layer: &Layer) -> Check {
         glu
     });
     let op = Op::Experts { x, ids, gates, experts, shared, act: Activation::Silu, out };
-    let mut trial = Trial::new(make(), &Setup { ops: vec![op], weights, ..Setup::default() })?;
+    let mut trial =
+        subject.trial(&Setup { programs: vec![Program::of(&[op])], weights, ..Setup::default() })?;
     let mut random = SplitMix64::new(23);
     for rows in ROWS {
         for spread in [Spread::All, Spread::OneNeverChosen, Spread::AllTheSame] {

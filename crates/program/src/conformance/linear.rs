@@ -3,10 +3,11 @@
 use exl3::{Bits, Codebook};
 
 use super::batch::Batch;
-use super::trial::{Setup, Trial, val};
-use super::{Case, Check, Make, ROWS};
+use super::prepared::{Setup, val};
+use super::trial::Subject;
+use super::{Case, Check, ROWS};
 use crate::random::{self, SplitMix64};
-use crate::{Dtype, Kind, Op, Storage, WeightId};
+use crate::{Dtype, Kind, Op, Program, Storage, WeightId};
 
 pub(super) fn cases() -> Vec<Case> {
     let mut cases = Vec::new();
@@ -23,7 +24,7 @@ pub(super) fn cases() -> Vec<Case> {
                 let kind = Kind::Linear { out, inputs, bias };
                 let with = if bias { ", bias" } else { "" };
                 let name = format!("linear {dtype:?} {inputs} to {out}{with}");
-                cases.push(Case::new(name, move |make| one(make, kind, Storage::Dense(dtype))));
+                cases.push(Case::new(name, move |subject| one(subject, kind, Storage::Dense(dtype))));
             }
         }
     }
@@ -32,17 +33,17 @@ pub(super) fn cases() -> Vec<Case> {
         for (inputs, out, bias) in [(256, 128, false), (160, 320, true), (96, 192, false), (128, 576, true)] {
             let kind = Kind::Linear { out, inputs, bias };
             let name = format!("linear EXL3 {bits} bits {codebook} {inputs} to {out}");
-            cases.push(Case::new(name, move |make| one(make, kind, Storage::Exl3 { bits, codebook })));
+            cases.push(Case::new(name, move |subject| one(subject, kind, Storage::Exl3 { bits, codebook })));
         }
     }
-    cases.push(Case::new("linear with a plain embedding table as head", |make| {
-        one(make, Kind::Table { vocab: 97, hidden: 48 }, Storage::Dense(Dtype::F16))
+    cases.push(Case::new("linear with a plain embedding table as head", |subject| {
+        one(subject, Kind::Table { vocab: 97, hidden: 48 }, Storage::Dense(Dtype::F16))
     }));
     cases.push(Case::new("linear with several weights on columns of one input", several));
     for (inputs, out) in GLM_4_7_FLASH {
         for codebook in Codebook::ALL {
             let name = format!("linear EXL3 4 bits {codebook} {inputs} to {out} of GLM-4.7-Flash");
-            cases.push(Case::new(name, move |make| large(make, (inputs, out), codebook)));
+            cases.push(Case::new(name, move |subject| large(subject, (inputs, out), codebook)));
         }
     }
     cases
@@ -60,15 +61,14 @@ pub(super) fn exl3_storages() -> Vec<(Bits, Codebook)> {
     Codebook::ALL.into_iter().flat_map(of).collect()
 }
 
-fn one(make: Make<'_>, kind: Kind, storage: Storage) -> Check {
+fn one(subject: &mut Subject<'_>, kind: Kind, storage: Storage) -> Check {
     let (out, inputs) = kind.shape();
     let (x, y) = (val(0, inputs), val(1, out));
     let setup = Setup {
-        ops: vec![Op::Linear { x: x.into(), to: vec![(WeightId(0), y)] }],
         weights: vec![(WeightId(0), 0, random::tensor(kind, storage, 11))],
-        ..Setup::default()
+        ..Setup::of(&[Op::Linear { x: x.into(), to: vec![(WeightId(0), y)] }])
     };
-    let mut trial = Trial::new(make(), &setup)?;
+    let mut trial = subject.trial(&setup)?;
     let mut random = SplitMix64::new(12);
     for rows in ROWS {
         let inputs = random.normals((rows * inputs) as usize, 2.0);
@@ -78,7 +78,7 @@ fn one(make: Make<'_>, kind: Kind, storage: Storage) -> Check {
 }
 
 /// Weights of different storages and sizes, as q, k and v may have.
-fn several(make: Make<'_>) -> Check {
+fn several(subject: &mut Subject<'_>) -> Check {
     let inputs = 160;
     let x = val(0, 7 + inputs + 2);
     let exl3 = |half_bits, codebook| match Bits::from_half_bits(half_bits) {
@@ -98,8 +98,8 @@ fn several(make: Make<'_>) -> Check {
         setup.weights.push((WeightId(index), 0, random::tensor(kind, storage, 13 + u64::from(index))));
         to.push((WeightId(index), val(index + 1, out)));
     }
-    setup.ops = vec![Op::Linear { x: x.cols(7, inputs), to }];
-    let mut trial = Trial::new(make(), &setup)?;
+    setup.programs = vec![Program::of(&[Op::Linear { x: x.cols(7, inputs), to }])];
+    let mut trial = subject.trial(&setup)?;
     let mut random = SplitMix64::new(14);
     for rows in ROWS {
         trial.compare(&Batch::rows(rows), &[(x, random.normals((rows * x.cols) as usize, 2.0))])?;
@@ -107,16 +107,15 @@ fn several(make: Make<'_>) -> Check {
     Ok(())
 }
 
-fn large(make: Make<'_>, (inputs, out): (u32, u32), codebook: Codebook) -> Check {
+fn large(subject: &mut Subject<'_>, (inputs, out): (u32, u32), codebook: Codebook) -> Check {
     let kind = Kind::Linear { out, inputs, bias: false };
     let bits = Bits::whole(4).ok_or("4 bits are a legal width")?;
     let (x, y) = (val(0, inputs), val(1, out));
     let setup = Setup {
-        ops: vec![Op::Linear { x: x.into(), to: vec![(WeightId(0), y)] }],
         weights: vec![(WeightId(0), 0, random::tensor(kind, Storage::Exl3 { bits, codebook }, 15))],
-        ..Setup::default()
+        ..Setup::of(&[Op::Linear { x: x.into(), to: vec![(WeightId(0), y)] }])
     };
-    let mut trial = Trial::new(make(), &setup)?;
+    let mut trial = subject.trial(&setup)?;
     for rows in [1, 3, 17] {
         let inputs = SplitMix64::new(16).normals((rows * inputs) as usize, 2.0);
         trial.compare(&Batch::rows(rows), &[(x, inputs)])?;

@@ -12,18 +12,26 @@
 //!
 //! [`cases`] are for all devices; [`cache_formats`] for those that store caches as their format says (the
 //! reference does not); [`row_invariance`] for those that claim that the bits of a row depend on nothing
-//! but its own sequence.
+//! but its own sequence: the same steps again, each row computed alone as well.
 //!
 //! What the suite cannot see is an error that a device and the reference share: that takes golden values.
 
 mod attention;
 mod batch;
+mod cache_formats;
 mod elementwise;
 mod experts;
 mod linear;
+mod models;
+mod prepared;
+mod sample;
+mod steps;
 mod trial;
 
-use crate::Device;
+pub use sample::{Architecture, KNOWN, Sample, VOCAB};
+
+use crate::{Device, Format};
+use trial::{Standard, Subject};
 
 /// How far a row of any value may lie from the reference's, relative to its norm.
 ///
@@ -45,12 +53,18 @@ pub type Check = Result<(), String>;
 /// One thing that a device must do right.
 pub struct Case {
     name: String,
-    check: Box<dyn Fn(Make<'_>) -> Check>,
+    standard: Standard,
+    check: Box<dyn Fn(&mut Subject<'_>) -> Check>,
 }
 
 impl Case {
-    fn new(name: impl Into<String>, check: impl Fn(Make<'_>) -> Check + 'static) -> Case {
-        Case { name: name.into(), check: Box::new(check) }
+    fn new(name: impl Into<String>, check: impl Fn(&mut Subject<'_>) -> Check + 'static) -> Case {
+        Case { name: name.into(), standard: Standard::Reference, check: Box::new(check) }
+    }
+
+    /// The same steps, the device being compared with itself.
+    fn against_itself(self) -> Case {
+        Case { name: format!("{} (rows alone)", self.name), standard: Standard::Itself, ..self }
     }
 
     /// The operation first, then what is special about it.
@@ -58,12 +72,12 @@ impl Case {
         &self.name
     }
 
-    /// Runs the case on a device of its own.
+    /// Runs the case on devices of its own.
     ///
     /// # Errors
     /// What differs, with the row and the numbers.
     pub fn check(&self, make: Make<'_>) -> Check {
-        (self.check)(make)
+        (self.check)(&mut Subject { make, standard: self.standard })
     }
 }
 
@@ -75,7 +89,29 @@ pub fn failures(cases: &[Case], make: Make<'_>) -> Vec<String> {
 
 /// What every device must do.
 pub fn cases() -> Vec<Case> {
-    [elementwise::cases(), linear::cases(), experts::cases(), attention::cases()]
+    [results(), models::cases(), steps::cases()].into_iter().flatten().collect()
+}
+
+/// What a device must do that stores caches as their format says.
+pub fn cache_formats() -> Vec<Case> {
+    cache_formats::cases()
+}
+
+/// What a device must do whose rows depend on nothing but their own sequence: not on other rows or sequences
+/// of the step, not on how a prompt is cut into steps, not on the order of pages. Compared bit by bit.
+pub fn row_invariance() -> Vec<Case> {
+    let mut cases = results();
+    cases.extend(models::invariant_cases(Format::F16));
+    for format in cache_formats::quantised() {
+        cases.extend(attention::cases(format));
+        cases.extend(models::invariant_cases(format));
+    }
+    cases.into_iter().map(Case::against_itself).collect()
+}
+
+/// The cases that compare the results of single operations.
+fn results() -> Vec<Case> {
+    [elementwise::cases(), linear::cases(), experts::cases(), attention::cases(Format::F16)]
         .into_iter()
         .flatten()
         .collect()

@@ -1,140 +1,142 @@
-//! One program on a device under test and on the reference, and how their rows are compared.
+//! The device under test beside what it is compared with.
 
 use super::batch::Batch;
-use super::{Check, TOLERANCE};
+use super::prepared::{Prepared, Setup, Values};
+use super::{Check, Make, TOLERANCE};
 use crate::reference::Reference;
-use crate::{
-    CacheSize, CacheSpec, Device, Error, Format, HostTensor, Op, Options, Program, ProgramId, Role, Rows,
-    Size, Val, WeightId,
-};
+use crate::{Format, Op, Role, Rows, Val, distance};
 
-/// What a device needs before it can run a program.
-#[derive(Clone, Default)]
-pub(super) struct Setup {
-    pub(super) ops: Vec<Op>,
-    /// Each part of each weight.
-    pub(super) weights: Vec<(WeightId, u32, HostTensor)>,
-    pub(super) caches: Vec<CacheSpec>,
+/// What a device is compared with.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Standard {
+    /// The reference, within a tolerance.
+    Reference,
+    /// The device itself, computing each row alone or each sequence alone, bit by bit.
+    Itself,
 }
 
-/// The pages that trials reserve, the scratch page included.
-pub(super) const PAGES: u32 = 24;
-
-/// The sequences that trials may have.
-const SLOTS: u32 = 8;
-
-/// The largest step of a trial, so that every number of rows runs through one prepared program.
-pub(super) const SIZE: Size = Size { tokens: 160, outputs: 160, sequences: SLOTS };
-
-/// A device with one program prepared.
-pub(super) struct Prepared {
-    pub(super) device: Box<dyn Device>,
-    pub(super) program: Program,
-    pub(super) id: ProgramId,
+/// The device under test.
+pub(super) struct Subject<'a> {
+    pub(super) make: Make<'a>,
+    pub(super) standard: Standard,
 }
 
-/// The rows of one value.
-pub(super) type Values = (Val, Vec<f32>);
-
-impl Prepared {
-    /// Uploads, reserves and prepares.
-    pub(super) fn new(mut device: Box<dyn Device>, setup: &Setup) -> Result<Prepared, String> {
-        for (id, part, tensor) in &setup.weights {
-            device.upload(*id, *part, tensor.clone()).map_err(said("upload"))?;
-        }
-        device.reserve(&setup.caches, CacheSize { pages: PAGES, slots: SLOTS }).map_err(said("reserve"))?;
-        let program = Program::of(&setup.ops);
-        let options = Options { size: SIZE, keep_all: false };
-        let id = device.prepare(&program, &options).map_err(said("prepare"))?;
-        Ok(Prepared { device, program, id })
-    }
-
-    /// Writes the inputs, runs one step, and reads all results.
-    pub(super) fn run(&mut self, batch: &Batch, inputs: &[Values]) -> Result<Vec<Values>, String> {
-        for (val, rows) in inputs {
-            self.device.write(self.id, *val, rows).map_err(said("write"))?;
-        }
-        let ticket = self.device.submit(self.id, &batch.step()).map_err(said("submit"))?;
-        self.device.wait(ticket).map_err(said("wait"))?;
-        let mut results = Vec::new();
-        for val in self.program.results.clone() {
-            let rows = match val.rows {
-                Rows::Tokens => batch.tokens.len(),
-                Rows::Outputs => batch.outputs.len(),
-            };
-            let mut numbers = vec![f32::NAN; rows * val.cols as usize];
-            self.device.read(self.id, val, &mut numbers).map_err(said("read"))?;
-            results.push((val, numbers));
-        }
-        Ok(results)
+impl Subject<'_> {
+    /// The device and its standard, ready for steps.
+    pub(super) fn trial(&mut self, setup: &Setup) -> Result<Trial, String> {
+        let device = Prepared::new((self.make)(), setup)?;
+        let standard = match self.standard {
+            Standard::Reference => Box::new(Reference::new()),
+            Standard::Itself => (self.make)(),
+        };
+        let twin = Prepared::new(standard, setup)?;
+        let cached = match self.standard {
+            Standard::Reference => cached(setup),
+            Standard::Itself => Vec::new(),
+        };
+        Ok(Trial { device, twin, standard: self.standard, cached, tolerance: TOLERANCE })
     }
 }
 
-/// Names the call that an error came from.
-pub(super) fn said(call: &'static str) -> impl Fn(Error) -> String {
-    move |error| format!("{call} failed: {error}")
+/// The inputs that go into caches, with the format of their part.
+fn cached(setup: &Setup) -> Vec<(Val, Format)> {
+    let format = |op: &Op| match op {
+        Op::CacheWrite { x, cache, part } => {
+            Some((x.val, setup.caches[cache.0 as usize].parts[*part as usize].format))
+        }
+        _ => None,
+    };
+    setup.programs.iter().flat_map(|program| &program.ops).filter_map(format).collect()
 }
 
-/// The same program on the device under test and on the reference.
+/// The same programs on the device under test and on its standard.
 pub(super) struct Trial {
     pub(super) device: Prepared,
-    reference: Prepared,
-    /// The inputs that go into caches, with the format of their part.
+    twin: Prepared,
+    pub(super) standard: Standard,
     cached: Vec<(Val, Format)>,
+    /// How far a row may lie from the reference's.
+    pub(super) tolerance: f64,
 }
 
 impl Trial {
-    pub(super) fn new(device: Box<dyn Device>, setup: &Setup) -> Result<Trial, String> {
-        let reference = Prepared::new(Box::new(Reference::new()), setup)?;
-        let format = |op: &Op| match op {
-            Op::CacheWrite { x, cache, part } => {
-                Some((x.val, setup.caches[cache.0 as usize].parts[*part as usize].format))
-            }
-            _ => None,
-        };
-        let cached = setup.ops.iter().filter_map(format).collect();
-        Ok(Trial { device: Prepared::new(device, setup)?, reference, cached })
-    }
-
-    /// Runs one step on both and compares all results by [`TOLERANCE`].
+    /// Runs one step and compares all results: with the reference's of the same step, or with what the
+    /// device itself makes of one row after the other.
     pub(super) fn compare(&mut self, batch: &Batch, inputs: &[Values]) -> Check {
         let got = self.device.run(batch, inputs)?;
-        same_values(&got, &self.want(batch, inputs)?, TOLERANCE)
+        let want = match self.standard {
+            Standard::Reference => self.want(batch, inputs)?,
+            Standard::Itself => self.row_by_row(batch, inputs)?,
+        };
+        self.same(&got, &want)
     }
 
-    /// Runs one step on the reference alone. Its caches hold `f32`: it is given rows that have been through
-    /// the format of their cache already, while the device gets them as they are.
+    /// Runs one step on the standard alone. The caches of the reference hold `f32`: it is given rows that have
+    /// been through the format of their cache already, while the device gets them as they are.
     pub(super) fn want(&mut self, batch: &Batch, inputs: &[Values]) -> Result<Vec<Values>, String> {
         let stored = |(val, rows): &Values| match self.cached.iter().find(|(cached, _)| cached == val) {
             Some((_, format)) => (*val, format.stored(rows)),
             None => (*val, rows.clone()),
         };
         let inputs: Vec<Values> = inputs.iter().map(stored).collect();
-        self.reference.run(batch, &inputs)
+        self.twin.run(batch, &inputs)
     }
-}
 
-/// Compares results value by value; whole numbers must be equal.
-pub(super) fn same_values(got: &[Values], want: &[Values], tolerance: f64) -> Check {
-    for ((val, got), (_, want)) in got.iter().zip(want) {
-        let tolerance = if val.role == Role::Index { 0.0 } else { tolerance };
-        same_rows(got, want, val.cols as usize, tolerance)
+    /// The logits that the standard gives for all rows of one step without inputs.
+    pub(super) fn want_logits(&mut self, batch: &Batch) -> Result<Vec<f32>, String> {
+        Ok(self.twin.answers(batch, &[])?.1)
+    }
+
+    /// Compares results value by value; whole numbers must always be equal.
+    pub(super) fn same(&self, got: &[Values], want: &[Values]) -> Check {
+        for ((val, got), (_, want)) in got.iter().zip(want) {
+            let cols = val.cols as usize;
+            match (self.standard, val.role) {
+                (Standard::Reference, Role::Index) => same_rows(got, want, cols, 0.0),
+                (Standard::Reference, _) => same_rows(got, want, cols, self.tolerance),
+                (Standard::Itself, _) => same_bits(got, want, cols),
+            }
             .map_err(|what| format!("value {}: {what}", val.id))?;
+        }
+        Ok(())
     }
-    Ok(())
+
+    /// Runs each row of `batch` as a step of its own, in their order.
+    fn row_by_row(&mut self, batch: &Batch, inputs: &[Values]) -> Result<Vec<Values>, String> {
+        let mut results: Vec<Values> = Vec::new();
+        for row in 0..batch.tokens.len() as u32 {
+            let of_row = |(val, rows): &Values| {
+                let cols = val.cols as usize;
+                (*val, rows[row as usize * cols..][..cols].to_vec())
+            };
+            let inputs: Vec<Values> = inputs.iter().map(of_row).collect();
+            for (index, (val, rows)) in self.twin.run(&batch.row(row), &inputs)?.into_iter().enumerate() {
+                if row == 0 {
+                    results.push((val, Vec::new()));
+                }
+                results[index].1.extend(rows);
+            }
+        }
+        for (val, rows) in &mut results {
+            if val.rows == Rows::Outputs {
+                *rows = batch.in_order_of_outputs(rows, val.cols as usize);
+            }
+        }
+        Ok(results)
+    }
 }
 
-/// Compares row by row: the norm of the difference over the norm of the wanted row.
+/// Compares row by row.
 pub(super) fn same_rows(got: &[f32], want: &[f32], cols: usize, tolerance: f64) -> Check {
     if got.len() != want.len() {
         return Err(format!("{} numbers, needed {}", got.len(), want.len()));
     }
     let rows = want.len() / cols;
     for (row, (got, want)) in got.chunks_exact(cols).zip(want.chunks_exact(cols)).enumerate() {
-        let error = relative_error(got, want);
+        let error = distance::relative(got, want);
         // NaN is no error below any tolerance.
         if error.is_nan() || error > tolerance {
-            let column = worst_column(got, want);
+            let column = distance::worst_column(got, want);
             return Err(format!(
                 "row {row} of {rows} is off by {error:.1e} (allowed {tolerance:.0e}); at column {column} it \
                  is {}, needed {}",
@@ -145,24 +147,18 @@ pub(super) fn same_rows(got: &[f32], want: &[f32], cols: usize, tolerance: f64) 
     Ok(())
 }
 
-/// The norm of the difference over the norm of what is wanted, or over 1e-20 where that is smaller.
-fn relative_error(got: &[f32], want: &[f32]) -> f64 {
-    let square = |x: f64| x * x;
-    let difference: f64 =
-        got.iter().zip(want).map(|(got, want)| square(f64::from(*got) - f64::from(*want))).sum();
-    let norm: f64 = want.iter().map(|want| square(f64::from(*want))).sum();
-    difference.sqrt() / norm.sqrt().max(1e-20)
-}
-
-fn worst_column(got: &[f32], want: &[f32]) -> usize {
-    let distance = |column: usize| (got[column] - want[column]).abs();
-    let further = |best: usize, column: usize| {
-        if distance(best).is_nan() || distance(column) <= distance(best) { best } else { column }
-    };
-    (0..want.len()).fold(0, further)
-}
-
-/// A value with as many rows as the step has tokens.
-pub(super) fn val(id: u32, cols: u32) -> Val {
-    Val { id, rows: Rows::Tokens, cols, role: Role::Activation }
+/// Compares bit by bit.
+pub(super) fn same_bits(got: &[f32], want: &[f32], cols: usize) -> Check {
+    match got.iter().zip(want).position(|(got, want)| got.to_bits() != want.to_bits()) {
+        None if got.len() == want.len() => Ok(()),
+        None => Err(format!("{} numbers, needed {}", got.len(), want.len())),
+        Some(index) => Err(format!(
+            "row {} of {}, column {}: {} and {} are not the same bits",
+            index / cols,
+            want.len() / cols,
+            index % cols,
+            got[index],
+            want[index]
+        )),
+    }
 }
