@@ -19,7 +19,7 @@ pub(super) fn cases() -> Vec<Case> {
     for bits in (1..=8).filter_map(Bits::whole) {
         for hidden in [256, 300] {
             let storage = Storage::Exl3Table { bits };
-            let name = format!("embed EXL3 {bits} bits, {hidden} columns");
+            let name = format!("embed EXL3 {bits} bits mul1, {hidden} columns");
             cases.push(Case::new(name, move |subject| embed(subject, storage, hidden)));
         }
     }

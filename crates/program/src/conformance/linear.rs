@@ -32,14 +32,16 @@ pub(super) fn cases() -> Vec<Case> {
         // Whole blocks; padded inputs and outputs; a padded side each.
         for (inputs, out, bias) in [(256, 128, false), (160, 320, true), (96, 192, false), (128, 576, true)] {
             let kind = Kind::Linear { out, inputs, bias };
-            let name = format!("linear EXL3 {bits} bits {codebook} {inputs} to {out}");
+            let with = if bias { ", bias" } else { "" };
+            let name = format!("linear EXL3 {bits} bits {codebook} {inputs} to {out}{with}");
             cases.push(Case::new(name, move |subject| one(subject, kind, Storage::Exl3 { bits, codebook })));
         }
     }
     cases.push(Case::new("linear with a plain embedding table as head", |subject| {
         one(subject, Kind::Table { vocab: 97, hidden: 48 }, Storage::Dense(Dtype::F16))
     }));
-    cases.push(Case::new("linear with several weights on columns of one input", several));
+    cases
+        .push(Case::new("linear with several weights, EXL3 and f16, bias, on columns of one input", several));
     for (inputs, out) in GLM_4_7_FLASH {
         for codebook in Codebook::ALL {
             let name = format!("linear EXL3 4 bits {codebook} {inputs} to {out} of GLM-4.7-Flash");
