@@ -20,6 +20,7 @@
 //! | [`device`] | the trait |
 //! | [`reference`] | the definition of right: a device in plain `f32` loops |
 //! | [`conformance`] | the suite that any device must pass |
+//! | [`text`] | a program as text: one line an operation |
 //! | [`random`] | random numbers and weights that are the same everywhere |
 #![forbid(unsafe_code)]
 
@@ -37,6 +38,7 @@ pub mod random;
 pub mod reference;
 pub mod routing;
 pub mod step;
+pub mod text;
 pub mod weight;
 
 pub use builder::{Builder, Catalogue};
