@@ -18,8 +18,9 @@
 //! | [`answer`] | outcomes of devices that compute on the host |
 //! | [`draw`] | how one token is drawn from a row of logits |
 //! | [`device`] | the trait |
-//! | [`reference`] | the definition of right: a device in plain `f32` loops |
+//! | [`mod@reference`] | the definition of right: a device in plain `f32` loops |
 //! | [`conformance`] | the suite that any device must pass |
+//! | [`compare`] | one program on two devices: which operation differs |
 //! | [`text`] | a program as text: one line an operation |
 //! | [`random`] | random numbers and weights that are the same everywhere |
 #![forbid(unsafe_code)]
@@ -27,6 +28,7 @@
 pub mod answer;
 pub mod builder;
 pub mod cache;
+pub mod compare;
 pub mod conformance;
 pub mod device;
 mod distance;

@@ -1,97 +1,11 @@
 //! The suite notices: devices with one thing wrong each are caught, by the name of what is wrong.
 
-use std::collections::HashMap;
+mod mutant;
 
+use mutant::{ChangeOp, ChangeTensor, Fault, Mutant};
 use program::conformance::{self, Case};
 use program::reference::Reference;
-use program::{
-    CacheSize, CacheSpec, Device, Format, Gates, HostTensor, Memory, ModelSpec, Op, Options, Outcome,
-    Pairing, Program, ProgramId, Result, Score, Step, Ticket, Val, WeightId,
-};
-
-/// The reference with its programs, weights, steps or cached rows changed on their way in.
-struct Mutant {
-    inner: Reference,
-    fault: Fault,
-    caches: Vec<CacheSpec>,
-    /// For each program the inputs that go into caches, with the format of their part.
-    cached: HashMap<(ProgramId, Val), Format>,
-}
-
-type ChangeOp = fn(&mut Op);
-type ChangeTensor = fn(&mut HostTensor);
-
-#[derive(Clone, Copy)]
-enum Fault {
-    /// Each operation is changed when a program is prepared.
-    Op(ChangeOp),
-    /// Each tensor is changed when it arrives.
-    Weight(ChangeTensor),
-    /// Rows on their way into a cache are rounded as its format says: a right device.
-    None,
-}
-
-impl Mutant {
-    fn new(fault: Fault) -> Mutant {
-        Mutant { inner: Reference::new(), fault, caches: Vec::new(), cached: HashMap::new() }
-    }
-}
-
-impl Device for Mutant {
-    fn name(&self) -> &str {
-        "mutant"
-    }
-
-    fn plan(&self, model: &ModelSpec, options: &Options, caches: CacheSize) -> Result<Memory> {
-        self.inner.plan(model, options, caches)
-    }
-
-    fn upload(&mut self, id: WeightId, part: u32, mut tensor: HostTensor) -> Result<()> {
-        if let Fault::Weight(change) = self.fault {
-            change(&mut tensor);
-        }
-        self.inner.upload(id, part, tensor)
-    }
-
-    fn reserve(&mut self, caches: &[CacheSpec], size: CacheSize) -> Result<()> {
-        self.caches = caches.to_vec();
-        self.inner.reserve(caches, size)
-    }
-
-    fn prepare(&mut self, program: &Program, options: &Options) -> Result<ProgramId> {
-        let mut program = program.clone();
-        if let Fault::Op(change) = self.fault {
-            program.ops.iter_mut().for_each(change);
-        }
-        let id = self.inner.prepare(&program, options)?;
-        for op in &program.ops {
-            if let Op::CacheWrite { x, cache, part } = op {
-                let format = self.caches[cache.0 as usize].parts[*part as usize].format;
-                self.cached.insert((id, x.val), format);
-            }
-        }
-        Ok(id)
-    }
-
-    fn submit(&mut self, program: ProgramId, step: &Step<'_>) -> Result<Ticket> {
-        self.inner.submit(program, step)
-    }
-
-    fn wait(&mut self, ticket: Ticket) -> Result<Outcome<'_>> {
-        self.inner.wait(ticket)
-    }
-
-    fn read(&mut self, program: ProgramId, value: Val, out: &mut [f32]) -> Result<()> {
-        self.inner.read(program, value, out)
-    }
-
-    fn write(&mut self, program: ProgramId, value: Val, rows: &[f32]) -> Result<()> {
-        match self.cached.get(&(program, value)) {
-            Some(format) => self.inner.write(program, value, &format.stored(rows)),
-            None => self.inner.write(program, value, rows),
-        }
-    }
-}
+use program::{Gates, HostTensor, Op, Pairing, Score};
 
 /// Whether one of the cases fails on a device with this fault.
 fn caught(cases: &[Case], fault: Fault) -> bool {
@@ -113,7 +27,7 @@ fn cases_of(op: &str) -> Vec<Case> {
 #[test]
 fn a_device_that_rounds_cached_rows_as_their_format_says_passes() {
     let failures =
-        conformance::failures(&conformance::cache_formats(), &mut || Box::new(Mutant::new(Fault::None)));
+        conformance::failures(&conformance::cache_formats(), &mut || Box::new(Mutant::new(Fault::Rounding)));
     assert!(failures.is_empty(), "{}", failures.join("\n"));
 }
 

@@ -45,6 +45,11 @@ impl Reference {
         }
     }
 
+    /// A weight that is a vector.
+    pub(crate) fn vector(&self, id: WeightId) -> Result<&[f32]> {
+        self.weights.vector(id)
+    }
+
     fn prepared(&mut self, program: ProgramId) -> Result<&mut Prepared> {
         match self.programs.get_mut(program.0 as usize) {
             Some(prepared) => Ok(prepared),

@@ -36,10 +36,7 @@ pub(super) fn route(logits: &[f32], bias: Option<&[f32]>, how: &Routing, row: Ro
             hashed_experts(row.token, row.position, layer, how.experts, &mut chosen);
         }
         Score::Softmax | Score::Sigmoid => {
-            let keys: Vec<f32> = match bias {
-                Some(bias) => add(&scores, bias),
-                None => scores.clone(),
-            };
+            let keys = keys(logits, bias, how);
             let mut order: Vec<u32> = (0..how.experts).collect();
             // A stable sort: equal keys stay in the order of their indices.
             order.sort_by(|a, b| keys[*b as usize].total_cmp(&keys[*a as usize]));
@@ -53,6 +50,15 @@ pub(super) fn route(logits: &[f32], bias: Option<&[f32]>, how: &Routing, row: Ro
     }
     gates.iter_mut().for_each(|gate| *gate *= how.scale);
     (chosen, gates)
+}
+
+/// What the experts of one row are chosen by: their scores and the bias.
+pub(crate) fn keys(logits: &[f32], bias: Option<&[f32]>, how: &Routing) -> Vec<f32> {
+    let scores = scores(logits, how.score);
+    match bias {
+        Some(bias) => add(&scores, bias),
+        None => scores,
+    }
 }
 
 fn scores(logits: &[f32], score: Score) -> Vec<f32> {

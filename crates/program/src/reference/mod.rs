@@ -29,3 +29,4 @@ mod values;
 mod weight;
 
 pub use device::Reference;
+pub(crate) use experts::keys;
