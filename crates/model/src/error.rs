@@ -50,7 +50,7 @@ impl Error {
     /// A file that could not be read or written, with the operating system's reason.
     pub(crate) fn io(path: &Path, error: &std::io::Error) -> Error {
         let what = match error.kind() {
-            std::io::ErrorKind::NotFound => "there is no such file".into(),
+            std::io::ErrorKind::NotFound => "there is no such file or folder".into(),
             std::io::ErrorKind::PermissionDenied => {
                 "permission denied; make it readable for this user".into()
             }

@@ -125,3 +125,69 @@ fn factor(scaling: &Config) -> Result<f64> {
         Err(scaling.error("factor", format!("is {factor}, a positive number is needed")))
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::path::Path;
+
+    use super::*;
+
+    fn rope(json: &str) -> Rope {
+        let config = Config::parse(Path::new("config.json"), json).unwrap();
+        read(&config, 32, Pairing::HalfSplit, SCALED).unwrap()
+    }
+
+    /// Compares pairs 0, 3, 4, 5 and 15 of 32 dims with values that numpy computed in f64 and rounded to f32
+    /// (`forward_ref.py` on the golden sources of each kind).
+    fn assert_pairs(rope: &Rope, want: [f32; 5]) {
+        let got = [0, 3, 4, 5, 15].map(|pair| rope.inverse_frequencies[pair]);
+        for (got, want) in got.into_iter().zip(want) {
+            // The last bit may differ with the order of operations.
+            assert!((got - want).abs() <= want * f32::EPSILON, "{got}, needed {want}");
+        }
+    }
+
+    #[test]
+    fn without_scaling_a_pair_turns_by_a_power_of_theta() {
+        let want = [1.0, 0.177_827_94, 0.1, 0.056_234_132, 1.778_279_4e-4];
+        for json in [
+            r#"{"rope_theta": 10000}"#,
+            r#"{"rope_theta": 1e4, "rope_scaling": null}"#,
+            r#"{"rope_parameters": {"rope_type": "default", "rope_theta": 10000.0}}"#,
+            r#"{"rope_parameters": {"rope_theta": 10000.0}, "rope_theta": 5.0}"#,
+        ] {
+            let rope = rope(json);
+            assert_pairs(&rope, want);
+            assert_eq!(rope.gain, 1.0);
+        }
+    }
+
+    #[test]
+    fn linear_scaling_divides_every_pair() {
+        let rope = rope(r#"{"rope_theta": 10000, "rope_scaling": {"type": "linear", "factor": 4}}"#);
+        assert_pairs(&rope, [0.25, 0.044_456_985, 0.025, 0.014_058_533, 4.445_698_5e-5]);
+        assert_eq!(rope.gain, 1.0);
+    }
+
+    #[test]
+    fn llama3_scaling_stretches_long_waves_and_keeps_short_ones() {
+        let rope = rope(
+            r#"{"rope_parameters": {"rope_type": "llama3", "rope_theta": 10000.0, "factor": 8.0, "low_freq_factor": 1.0,
+                "high_freq_factor": 4.0, "original_max_position_embeddings": 64}}"#,
+        );
+        // Pair 0 as it was, pair 3 between, the others an eighth.
+        assert_pairs(&rope, [1.0, 0.064_309_87, 0.013_042_256, 0.007_029_266_6, 2.222_849_3e-5]);
+        assert_eq!(rope.gain, 1.0);
+    }
+
+    #[test]
+    fn yarn_stretches_slow_pairs_and_raises_the_gain() {
+        let rope = rope(
+            r#"{"rope_theta": 10000, "rope_scaling": {"type": "yarn", "factor": 4.0,
+                "original_max_position_embeddings": 48}}"#,
+        );
+        assert_pairs(&rope, [1.0, 0.077_799_72, 0.025, 0.014_058_533, 4.445_698_5e-5]);
+        // 0.1 ln 4 + 1.
+        assert_eq!(rope.gain, 1.138_629_4);
+    }
+}

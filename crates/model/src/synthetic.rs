@@ -2,8 +2,9 @@
 //! usual size around them. The same name always gives the same numbers.
 
 use bytes::Bytes;
-use exl3::{Bits, Codebook, hadamard};
+use exl3::{Bits, Codebook};
 use half::{bf16, f16};
+use program::random::{self, SplitMix64};
 use program::{Catalogue, Dtype, Error, HostTensor, Kind, Result, Storage};
 
 use crate::block::{Names, tied};
@@ -51,40 +52,26 @@ impl Catalogue for Synthetic {
 
 impl Source for Synthetic {
     fn read(&self, name: &str, kind: Kind) -> Result<HostTensor> {
-        let mut random = Random::of(name);
-        let (rows, cols) = kind.shape();
-        let (rows, cols) = (rows as usize, cols as usize);
-        let bias = match kind {
-            Kind::Linear { bias: true, .. } => Some((0..rows).map(|_| 0.1 * random.symmetric()).collect()),
-            _ => None,
-        };
-        match self.storage(name, kind)? {
-            Storage::Exl3 { bits, codebook } => {
-                let (inputs, out) = (hadamard::padded(cols), hadamard::padded(rows));
-                // Codes are about N(0, 1), so that outputs keep about the size of the inputs.
-                let scale = f16::from_f32(0.7 / (cols as f32).sqrt());
-                let suh = (0..inputs).map(|_| random.sign(f16::ONE)).collect();
-                let svh = (0..out)
-                    .map(|column| if column < rows { random.sign(scale) } else { f16::ZERO })
-                    .collect();
-                let trellis = random.bytes(inputs * out / 256 * bits.tile_bytes());
-                Ok(HostTensor::Exl3 { kind, bits, codebook, trellis, suh, svh, bias })
-            }
+        let storage = self.storage(name, kind)?;
+        let seed = seed(name);
+        match storage {
             Storage::Dense(dtype) => {
-                let count = rows * cols;
-                let (offset, range) = match kind {
+                let (middle, range) = match kind {
                     Kind::Vector { .. } if is_bias(name) => (0.0, 0.05),
                     Kind::Vector { .. } => (1.0, 0.1),
                     Kind::Table { .. } => (0.0, 1.0),
-                    Kind::Linear { .. } | Kind::Plain { .. } => (0.0, 1.0 / (cols as f32).sqrt()),
+                    Kind::Linear { inputs, .. } | Kind::Plain { inputs, .. } => {
+                        (0.0, (inputs as f32).powf(-0.5))
+                    }
                 };
-                let numbers = (0..count).map(|_| offset + range * random.symmetric());
-                Ok(HostTensor::Dense { kind, dtype, data: encode(dtype, numbers), bias })
+                Ok(HostTensor::Dense {
+                    kind,
+                    dtype,
+                    data: uniform(seed, kind, dtype, (middle, range)),
+                    bias: None,
+                })
             }
-            // `storage` gives no quantised tables.
-            Storage::Exl3Table { .. } => {
-                Err(Error::Weight { name: name.into(), what: "synthetic tables are plain numbers".into() })
-            }
+            Storage::Exl3 { .. } | Storage::Exl3Table { .. } => Ok(random::tensor(kind, storage, seed)),
         }
     }
 }
@@ -97,47 +84,25 @@ fn is_router(name: &str) -> bool {
     name.ends_with(".gate")
 }
 
-fn encode(dtype: Dtype, numbers: impl Iterator<Item = f32>) -> Bytes {
-    let bytes: Vec<u8> = match dtype {
-        Dtype::F32 => numbers.flat_map(f32::to_le_bytes).collect(),
-        Dtype::F16 => numbers.flat_map(|number| f16::from_f32(number).to_le_bytes()).collect(),
-        Dtype::Bf16 => numbers.flat_map(|number| bf16::from_f32(number).to_le_bytes()).collect(),
-    };
-    bytes.into()
+/// The FNV-1a hash of a name.
+fn seed(name: &str) -> u64 {
+    let add = |hash: u64, byte: u8| (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3);
+    name.bytes().fold(0xcbf2_9ce4_8422_2325, add)
 }
 
-/// The generator SplitMix64 (Steele, Lea and Flood 2014).
-struct Random(u64);
-
-impl Random {
-    /// Seeded with the FNV-1a hash of a name.
-    fn of(name: &str) -> Random {
-        let hash = |hash: u64, byte: u8| (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3);
-        Random(name.bytes().fold(0xcbf2_9ce4_8422_2325, hash))
-    }
-
-    fn next(&mut self) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let z = (self.0 ^ (self.0 >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        let z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        z ^ (z >> 31)
-    }
-
-    /// Uniform in [-1, 1).
-    fn symmetric(&mut self) -> f32 {
-        (self.next() >> 40) as f32 / (1 << 23) as f32 - 1.0
-    }
-
-    fn sign(&mut self, magnitude: f16) -> f16 {
-        if self.next() & 1 == 0 { magnitude } else { -magnitude }
-    }
-
-    /// `count` bytes, a multiple of 8.
-    fn bytes(&mut self, count: usize) -> Bytes {
-        let mut bytes = vec![0; count];
-        for word in bytes.as_chunks_mut::<8>().0 {
-            *word = self.next().to_le_bytes();
+/// Numbers spread evenly over `middle - range .. middle + range`: unlike normal ones they take a few seconds
+/// for the tables of a large vocabulary.
+fn uniform(seed: u64, kind: Kind, dtype: Dtype, (middle, range): (f32, f32)) -> Bytes {
+    let (rows, cols) = kind.shape();
+    let mut random = SplitMix64::new(seed);
+    let mut data = vec![0; rows as usize * cols as usize * dtype.bytes()];
+    for bytes in data.chunks_exact_mut(dtype.bytes()) {
+        let number = middle + range * (2.0 * random.uniform() - 1.0);
+        match dtype {
+            Dtype::F32 => bytes.copy_from_slice(&number.to_le_bytes()),
+            Dtype::F16 => bytes.copy_from_slice(&f16::from_f32(number).to_le_bytes()),
+            Dtype::Bf16 => bytes.copy_from_slice(&bf16::from_f32(number).to_le_bytes()),
         }
-        bytes.into()
     }
+    data.into()
 }

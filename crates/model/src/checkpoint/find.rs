@@ -1,10 +1,11 @@
 //! Finds the tensors that make up a weight, and checks names, number formats and shapes.
 //!
-//! | stored as | tensors of module `P` |
-//! |---|---|
-//! | plain numbers | `P.weight` [out, in], perhaps `P.bias` [out] |
-//! | EXL3 | `P.trellis` [in/16, out/16, 16 K], `P.suh` [in], `P.svh` [out] (or packed signs `P.su`, `P.sv`), perhaps `P.mul1` or `P.mcg` and `P.bias` [out], with both sides padded to 128 |
-//! | EXL3 embedding table | `P.trellis` [vocab, groups (1 + 16 K)], `P.signs` [groups, 256] |
+//! ```text
+//! plain numbers         P.weight [out, in], perhaps P.bias [out]
+//! EXL3                  P.trellis [in/16, out/16, 16 K], P.suh [in], P.svh [out], perhaps P.mul1 or P.mcg, and
+//!                       P.bias [out]; both sides padded to 128; packed signs P.su, P.sv in very old files
+//! EXL3 embedding table  P.trellis [vocab, groups (1 + 16 K)], P.signs [groups, 256]
+//! ```
 
 use exl3::{Bits, Codebook, hadamard};
 use program::{Error, Kind, Result, Storage};
@@ -164,9 +165,7 @@ impl Checkpoint {
                 return Err(marker.error(what));
             }
             if found.1.is_some() {
-                return Err(
-                    marker.error("and another codebook's marker are both there; only one can be right")
-                );
+                return Err(marker.error("lies beside the marker of another codebook; only one can be right"));
             }
             found = (codebook, Some(marker));
         }

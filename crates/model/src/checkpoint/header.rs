@@ -46,59 +46,45 @@ pub(crate) fn read(path: &Path, file: &[u8]) -> Result<BTreeMap<String, Entry>> 
 /// One sentence about a header that was refused.
 fn explain(path: &Path, file: &[u8], error: SafeTensorError) -> Error {
     let damaged = "the file is damaged or was not fetched wholly; fetch it again";
+    let size = file.len() as u64;
     let announced = file.first_chunk().map_or(0, |length| u64::from_le_bytes(*length));
+    let of_file = |what: String| Error::file(path, format!("{what}; {damaged}"));
+    let of_tensor =
+        |name, what: &str| Error::Tensor { path: path.into(), name, what: format!("{what}; {damaged}") };
+    let infos = infos(file);
     match error {
-        SafeTensorError::HeaderTooSmall => {
-            Error::file(path, format!("ends after {} bytes, before the header; {damaged}", file.len()))
+        SafeTensorError::HeaderTooSmall => of_file(format!("ends after {size} bytes, before the header")),
+        SafeTensorError::HeaderTooLarge => {
+            of_file(format!("the header is too large ({announced} bytes, at most 100,000,000 are read)"))
         }
-        SafeTensorError::HeaderTooLarge => Error::file(
-            path,
-            format!("the header is too large ({announced} bytes, at most 100,000,000 are read); {damaged}"),
-        ),
         SafeTensorError::InvalidHeaderLength => {
-            let what = format!(
-                "the file has {} bytes, its header alone announces {announced}; {damaged}",
-                file.len()
-            );
-            Error::file(path, what)
+            of_file(format!("the file has {size} bytes, its header alone announces {announced}"))
         }
-        SafeTensorError::InvalidHeader(_) => Error::file(path, format!("the header is no text; {damaged}")),
+        SafeTensorError::InvalidHeader(_) => of_file("the header is no text".into()),
         SafeTensorError::InvalidHeaderDeserialization(error) => {
-            Error::file(path, format!("the header is no JSON of tensors ({error}); {damaged}"))
+            of_file(format!("the header is no JSON of tensors ({error})"))
         }
-        SafeTensorError::InvalidOffset(name) => Error::Tensor {
-            path: path.into(),
-            name,
-            what: format!("its offsets overlap another tensor's, leave a gap or run backwards; {damaged}"),
-        },
         SafeTensorError::TensorInvalidInfo | SafeTensorError::ValidationOverflow => {
-            let what = format!("its shape and its offsets disagree; {damaged}");
-            match infos(file).into_iter().find(|(_, info)| {
-                expected_bytes(info) != info.data_offsets.1.checked_sub(info.data_offsets.0)
-            }) {
-                Some((name, _)) => Error::Tensor { path: path.into(), name, what },
-                None => Error::file(path, what),
+            let what = "its shape and its offsets disagree";
+            match infos.into_iter().find(|(_, info)| expected_bytes(info) != found_bytes(info)) {
+                Some((name, _)) => of_tensor(name, what),
+                None => of_file(what.into()),
             }
         }
-        SafeTensorError::MetadataIncompleteBuffer => {
-            let header = LENGTH as u64 + announced;
-            let last = infos(file).into_iter().max_by_key(|(_, info)| info.data_offsets.1);
-            match last {
-                Some((name, info)) if header + info.data_offsets.1 as u64 > file.len() as u64 => {
-                    Error::Tensor {
-                        path: path.into(),
-                        name,
-                        what: format!(
-                            "ends at byte {} of a file of {} bytes; {damaged}",
-                            header + info.data_offsets.1 as u64,
-                            file.len()
-                        ),
-                    }
+        SafeTensorError::InvalidOffset(_) | SafeTensorError::MetadataIncompleteBuffer => {
+            let end =
+                |info: &TensorInfo| (LENGTH as u64 + announced).saturating_add(info.data_offsets.1 as u64);
+            match (infos.into_iter().max_by_key(|(_, info)| end(info)), error) {
+                (Some((name, info)), _) if end(&info) > size => {
+                    of_tensor(name, &format!("ends at byte {} of a file of {size} bytes", end(&info)))
                 }
-                _ => Error::file(path, format!("has bytes after its last tensor; {damaged}")),
+                (_, SafeTensorError::InvalidOffset(name)) => {
+                    of_tensor(name, "its offsets overlap another tensor's, leave a gap or run backwards")
+                }
+                _ => of_file("has bytes after its last tensor".into()),
             }
         }
-        other => Error::file(path, format!("{other}; {damaged}")),
+        other => of_file(other.to_string()),
     }
 }
 
@@ -109,6 +95,10 @@ fn infos(file: &[u8]) -> BTreeMap<String, TensorInfo> {
     let Some(Ok(Value::Object(header))) = header.map(serde_json::from_slice) else { return BTreeMap::new() };
     let info = |(name, value)| Some((name, serde_json::from_value(value).ok()?));
     header.into_iter().filter_map(info).collect()
+}
+
+fn found_bytes(info: &TensorInfo) -> Option<usize> {
+    info.data_offsets.1.checked_sub(info.data_offsets.0)
 }
 
 fn expected_bytes(info: &TensorInfo) -> Option<usize> {

@@ -1,0 +1,211 @@
+//! Configurations that lack something or ask for what is not supported, and tokenizers that do not fit.
+
+use serde_json::{Value, json};
+
+use crate::folder::{Folder, GLM, LLAMA};
+
+/// The sentence after changing some keys.
+fn refusal(config: &str, changes: Value) -> String {
+    let folder = Folder::with(config);
+    folder.set(changes);
+    folder.refusal()
+}
+
+#[test]
+fn every_key_that_is_needed_is_named_when_it_is_absent() {
+    for (config, keys) in [
+        (
+            LLAMA,
+            &[
+                "model_type",
+                "vocab_size",
+                "hidden_size",
+                "num_hidden_layers",
+                "num_attention_heads",
+                "intermediate_size",
+                "rms_norm_eps",
+                "rope_theta",
+                "max_position_embeddings",
+            ][..],
+        ),
+        (
+            GLM,
+            &[
+                "kv_lora_rank",
+                "qk_nope_head_dim",
+                "qk_rope_head_dim",
+                "v_head_dim",
+                "first_k_dense_replace",
+                "moe_intermediate_size",
+                "n_routed_experts",
+                "n_shared_experts",
+                "num_experts_per_tok",
+                "routed_scaling_factor",
+            ][..],
+        ),
+    ] {
+        let folder = Folder::with(config);
+        let whole = folder.read("config.json");
+        for key in keys {
+            folder.write("config.json", &whole);
+            folder.set(json!({ *key: null }));
+            let refusal = folder.refusal();
+            // Experts have several names; the last of them is asked for.
+            let named = if *key == "n_routed_experts" { "num_experts" } else { *key };
+            assert!(refusal.starts_with(&format!("config.json: {named}: is absent, ")), "{refusal}");
+        }
+    }
+}
+
+#[test]
+fn an_unknown_architecture_is_refused_with_the_known_ones() {
+    assert_eq!(
+        refusal(LLAMA, json!({ "model_type": "mamba" })),
+        "config.json: model_type: \"mamba\" is no supported architecture; known are deepseek_v3, glm4_moe_lite, llama, qwen2, \
+         qwen3_moe"
+    );
+}
+
+#[test]
+fn variants_that_the_maths_does_not_have_are_refused_by_name() {
+    for (config, key, value) in [
+        (LLAMA, "hidden_act", json!("gelu")),
+        (LLAMA, "attention_bias", json!(true)),
+        (LLAMA, "mlp_bias", json!(true)),
+        (LLAMA, "use_sliding_window", json!(true)),
+        (LLAMA, "partial_rotary_factor", json!(0.5)),
+        (GLM, "hidden_act", json!("relu")),
+        (GLM, "attention_bias", json!(true)),
+        (GLM, "scoring_func", json!("softmax")),
+        (GLM, "topk_method", json!("group_limited_greedy")),
+        (GLM, "n_group", json!(8)),
+        (GLM, "moe_layer_freq", json!(2)),
+    ] {
+        let refusal = refusal(config, json!({ key: value }));
+        assert!(
+            refusal.starts_with(&format!("config.json: {key}: {value} is not supported, only ")),
+            "{refusal}"
+        );
+    }
+    assert_eq!(
+        refusal(LLAMA, json!({ "layer_types": ["full_attention", "sliding_attention"] })),
+        "config.json: layer_types: \"sliding_attention\" is not supported, only \"full_attention\" is"
+    );
+    assert_eq!(
+        refusal(GLM, json!({ "mlp_layer_types": ["dense", "linear"] })),
+        "config.json: mlp_layer_types: \"linear\" is not supported, only \"dense\" and \"sparse\" are"
+    );
+    assert_eq!(
+        refusal(GLM, json!({ "mlp_layer_types": ["dense"] })),
+        "config.json: mlp_layer_types: lists 1 layers, num_hidden_layers is 2"
+    );
+}
+
+#[test]
+fn an_unknown_kind_of_rotary_scaling_is_refused_by_name() {
+    for key in ["rope_scaling", "rope_parameters"] {
+        for kind in ["dynamic", "longrope", "mrope"] {
+            assert_eq!(
+                refusal(LLAMA, json!({ key: { "rope_type": kind, "factor": 2.0 } })),
+                format!(
+                    "config.json: {key}: rope type \"{kind}\" is not supported for this architecture, only default, linear, \
+                     llama3, yarn"
+                )
+            );
+        }
+    }
+    assert_eq!(
+        refusal(GLM, json!({ "rope_scaling": { "type": "yarn", "factor": 4.0 } })),
+        "config.json: rope_scaling: rope type \"yarn\" is not supported for this architecture, only default"
+    );
+    assert_eq!(
+        refusal(LLAMA, json!({ "rope_parameters": { "full_attention": { "rope_type": "default" } } })),
+        "config.json: rope_parameters: has no rope_type (one embedding for each kind of layer?)"
+    );
+}
+
+#[test]
+fn rotary_scaling_that_lacks_a_number_or_cannot_be_is_refused() {
+    for (scaling, sentence) in [
+        (json!({ "rope_type": "linear" }), "factor: is absent, a number is needed"),
+        (json!({ "rope_type": "linear", "factor": -2.0 }), "factor: is -2, a positive number is needed"),
+        (
+            json!({ "rope_type": "llama3", "factor": 8.0, "low_freq_factor": 4.0, "high_freq_factor": 4.0,
+                    "original_max_position_embeddings": 64 }),
+            "high_freq_factor: is 4, more than 4 is needed",
+        ),
+        (
+            json!({ "rope_type": "yarn", "factor": 8.0 }),
+            "original_max_position_embeddings: is absent, a positive whole number is needed",
+        ),
+        (
+            json!({ "rope_type": "yarn", "factor": 8.0, "mscale": 1.0, "original_max_position_embeddings": 64 }),
+            "mscale: is not supported with rope type \"yarn\"",
+        ),
+    ] {
+        assert_eq!(
+            refusal(LLAMA, json!({ "rope_scaling": scaling })),
+            format!("config.json: rope_scaling.{sentence}")
+        );
+    }
+}
+
+#[test]
+fn sizes_that_cannot_be_are_refused_and_never_overflow() {
+    for (config, key, value) in [
+        (LLAMA, "num_hidden_layers", json!(0)),
+        (LLAMA, "num_hidden_layers", json!(1_000_000_000)),
+        (LLAMA, "hidden_size", json!(-1)),
+        (LLAMA, "hidden_size", json!(1.5)),
+        (LLAMA, "vocab_size", json!("many")),
+        (LLAMA, "head_dim", json!(31)),
+        (LLAMA, "head_dim", json!(u32::MAX - 1)),
+        (LLAMA, "num_attention_heads", json!(3)),
+        (LLAMA, "num_key_value_heads", json!(3)),
+        (LLAMA, "rope_theta", json!(0)),
+        (GLM, "qk_rope_head_dim", json!(7)),
+        (GLM, "v_head_dim", json!(u32::MAX)),
+        (GLM, "kv_lora_rank", json!(u32::MAX)),
+        (GLM, "n_routed_experts", json!(4_000_000_000u32)),
+        (GLM, "n_shared_experts", json!(u32::MAX)),
+        (GLM, "num_experts_per_tok", json!(5)),
+    ] {
+        let refusal = refusal(config, json!({ key: value }));
+        println!("{key} = {value}: {refusal}");
+    }
+}
+
+#[test]
+fn a_configuration_that_is_no_object_is_refused() {
+    let folder = Folder::with(LLAMA);
+    folder.write("config.json", "{\"model_type\": ");
+    assert_eq!(folder.refusal(), "config.json: is no JSON: EOF while parsing a value at line 1 column 15");
+    folder.write("config.json", "[]");
+    assert_eq!(folder.refusal(), "config.json: a JSON object is needed, this is another value");
+}
+
+#[test]
+fn a_tokenizer_with_ids_past_the_vocabulary_is_refused() {
+    let folder = Folder::with(LLAMA);
+    let mut tokenizer: Value = serde_json::from_slice(&folder.read("tokenizer.json")).unwrap();
+    tokenizer["model"]["vocab"]["aaa"] = json!(300);
+    folder.write("tokenizer.json", tokenizer.to_string());
+    assert_eq!(
+        folder.refusal(),
+        "tokenizer.json: the tokenizer has the id 300, but vocab_size is 300; they are not of the same model"
+    );
+}
+
+#[test]
+fn a_tokenizer_that_cannot_be_read_is_refused() {
+    let folder = Folder::with(LLAMA);
+    let mut tokenizer: Value = serde_json::from_slice(&folder.read("tokenizer.json")).unwrap();
+    tokenizer["decoder"] = json!({ "type": "WordPiece", "prefix": "##", "cleanup": true });
+    folder.write("tokenizer.json", tokenizer.to_string());
+    assert_eq!(
+        folder.refusal(),
+        "tokenizer.json: the decoder WordPiece is not supported; known are ByteLevel, ByteFallback and Metaspace"
+    );
+    folder.write("tokenizer.json", r#"{"decoder": {"type": "ByteLevel"}}"#);
+    assert!(folder.refusal().starts_with("tokenizer.json: is no tokenizer: "));
+}
