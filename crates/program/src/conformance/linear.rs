@@ -51,7 +51,7 @@ pub(super) fn cases() -> Vec<Case> {
     cases
 }
 
-/// The linear maps of GLM-4.7-Flash, inputs and outputs: `q_b`, expert up, `kv_a`, `o`, dense up, expert down.
+/// Linear maps of GLM-4.7-Flash, inputs and outputs: `q_b`, `q_a`, `kv_a`, `o`, expert gate or up, expert down.
 const GLM_4_7_FLASH: [(u32, u32); 6] =
     [(768, 5120), (2048, 768), (2048, 576), (5120, 2048), (2048, 1536), (1536, 2048)];
 

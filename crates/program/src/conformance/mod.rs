@@ -16,6 +16,7 @@
 //!
 //! What the suite cannot see is an error that a device and the reference share: that takes golden values.
 
+mod answers;
 mod attention;
 mod batch;
 mod cache_formats;
@@ -24,6 +25,7 @@ mod experts;
 mod linear;
 mod models;
 mod prepared;
+mod refusals;
 mod sample;
 mod steps;
 mod trial;
@@ -89,7 +91,10 @@ pub fn failures(cases: &[Case], make: Make<'_>) -> Vec<String> {
 
 /// What every device must do.
 pub fn cases() -> Vec<Case> {
-    [results(), models::cases(), steps::cases()].into_iter().flatten().collect()
+    [results(), models::cases(), answers::cases(), steps::cases(), refusals::cases()]
+        .into_iter()
+        .flatten()
+        .collect()
 }
 
 /// What a device must do that stores caches as their format says.

@@ -1,22 +1,19 @@
-//! Steps under way, tokens that never leave the device, answers, and what must be refused.
+//! Steps under way, tokens that never leave the device, and what is left behind in memory.
 
 use super::batch::{Batch, pages_for};
-use super::prepared::{PAGES, Prepared, SIZE, Setup, said, val};
-use super::sample::{Architecture, KNOWN, Sample, VOCAB};
-use super::trial::{Subject, same_bits};
-use super::{Case, Check, EXACT};
-use crate::draw::{Candidates, log_probability};
+use super::models::MODEL_TOLERANCE;
+use super::prepared::{PAGES, Prepared, SIZE, Setup, said};
+use super::sample::{Architecture, Sample, VOCAB};
+use super::trial::{Subject, same_bits, same_rows};
+use super::{Case, Check};
 use crate::random::SplitMix64;
+use crate::reference::Reference;
 use crate::{
-    Activation, Answer, CacheSize, Device, Draw, Format, Op, Options, Outcome, PageId, Program, ProgramId,
-    Role, Rows, Score, Ticket, Token, Val, Want,
+    CacheSize, Device, Draw, Format, Op, Options, Outcome, PageId, ProgramId, Score, Ticket, Token, Want,
 };
 
 pub(super) fn cases() -> Vec<Case> {
     vec![
-        Case::new("answer: tokens, log-probabilities and logits as asked for", answers),
-        Case::new("answer: ids that the tokenizer does not know are never drawn", unknown_ids),
-        Case::new("answer: what a model gives belongs to its own logits", answers_of_a_model),
         Case::new("steps: the same step twice gives the same bits", twice),
         Case::new(
             "steps: a second one is taken before the first is waited for, a third is not",
@@ -25,142 +22,43 @@ pub(super) fn cases() -> Vec<Case> {
         Case::new("steps: a token drawn on the device equals the same token from the host", previous),
         Case::new("steps: without outputs there are no answers", no_outputs),
         Case::new("steps: reserving again empties the caches", reserving_again),
-        Case::new("refusals: malformed steps", malformed_steps),
-        Case::new("refusals: values that cannot be read or written", unknown_values),
-        Case::new("refusals: a weight that is not there", missing_weight),
+        Case::new("steps: every value can be read where all are kept", keep_all),
     ]
 }
 
-fn logits_val() -> Val {
-    Val { id: 0, rows: Rows::Outputs, cols: VOCAB, role: Role::Logits }
-}
-
-/// Draws of all kinds, with random numbers that lie on no boundary but by chance.
-fn draws(count: usize, random: &mut SplitMix64) -> Vec<Draw> {
-    let draw = |index: usize, random: f32| match index % 6 {
-        0 => Draw::GREEDY,
-        1 => Draw { temperature: 1.0, random, ..Draw::GREEDY },
-        2 => Draw { temperature: 0.7, top_k: 10, random, ..Draw::GREEDY },
-        3 => Draw { temperature: 1.3, top_p: 0.9, random, ..Draw::GREEDY },
-        4 => Draw { temperature: 1.0, min_p: 0.05, random, ..Draw::GREEDY },
-        _ => Draw { temperature: 0.9, top_k: 40, top_p: 0.95, min_p: 0.01, random },
-    };
-    (0..count).map(|index| draw(index, random.uniform())).collect()
-}
-
-fn answers(subject: &mut Subject<'_>) -> Check {
-    let setup = Setup::of(&[Op::Answer { logits: logits_val(), known: KNOWN }]);
-    let mut device = Prepared::new((subject.make)(), &setup)?;
-    let mut random = SplitMix64::new(61);
-    for outputs in [1, 2, 5, 64, 150] {
-        let numbers = random.normals(outputs * VOCAB as usize, 2.0);
-        let mut batch = Batch::rows(7);
-        for draw in draws(outputs, &mut random) {
-            let want = match random.below(3) {
-                0 => Want::Choose(draw),
-                1 => Want::Score(random.below(VOCAB)),
-                _ => Want::Logits,
-            };
-            batch = batch.wanting(random.below(7), want);
-        }
-        let given = device.answers(&batch, &[(logits_val(), numbers.clone())])?;
-        check_answers(&batch, &given, &numbers)?;
-    }
-    Ok(())
-}
-
-/// Compares answers with what the host makes of the same logits, one row an output.
-fn check_answers(batch: &Batch, given: &(Vec<Answer>, Vec<f32>), logits: &[f32]) -> Check {
-    let rows = logits.chunks_exact(VOCAB as usize);
-    for (index, ((output, answer), row)) in batch.outputs.iter().zip(&given.0).zip(rows).enumerate() {
-        let fault = |what: String| Err(format!("output {index}, {:?}: {what}", output.want));
-        match (output.want, answer) {
-            (Want::Choose(draw), Answer::Token(token)) => {
-                let needed = draw.token(&row[..KNOWN as usize], &mut Candidates::default());
-                if *token != needed {
-                    return fault(format!("token {token}, needed {needed}"));
-                }
-            }
-            (Want::Score(token), Answer::Score(score)) => {
-                let needed = log_probability(row, token);
-                let error = f64::from((score - needed).abs());
-                if error.is_nan() || error > EXACT * f64::from(needed.abs().max(1.0)) {
-                    return fault(format!("score {score}, needed {needed}"));
-                }
-            }
-            (Want::Logits, Answer::Logits(at)) => {
-                let start = (*at * VOCAB) as usize;
-                let found = given.1.get(start..start + VOCAB as usize).unwrap_or_default();
-                same_bits(found, row, VOCAB as usize).or_else(fault)?;
-            }
-            (_, other) => return fault(format!("the answer is {other:?}")),
-        }
-    }
-    Ok(())
-}
-
-fn unknown_ids(subject: &mut Subject<'_>) -> Check {
-    let setup = Setup::of(&[Op::Answer { logits: logits_val(), known: KNOWN }]);
-    let mut device = Prepared::new((subject.make)(), &setup)?;
-    let mut random = SplitMix64::new(62);
-    // The unknown ids have by far the largest logits.
-    let row = |random: &mut SplitMix64| {
-        let mut row = random.normals(VOCAB as usize, 1.0);
-        row[KNOWN as usize..].fill(30.0);
-        row
-    };
-    let numbers: Vec<f32> = (0..60).flat_map(|_| row(&mut random)).collect();
-    let choices = draws(60, &mut random).into_iter().map(Want::Choose);
-    let batch = choices.fold(Batch::rows(1), |batch, want| batch.wanting(0, want));
-    let given = device.answers(&batch, &[(logits_val(), numbers.clone())])?;
-    check_answers(&batch, &given, &numbers)
+/// The sample whose experts are chosen by a hash, so that no rounding turns over a choice.
+fn hashed_sample() -> Result<Sample, String> {
+    let architecture = Architecture::Experts(Score::Hash { layer: 0 });
+    Sample::new(architecture, Format::F16).map_err(|error| error.to_string())
 }
 
 /// A whole model, prepared.
-struct Model {
-    device: Box<dyn Device>,
-    id: ProgramId,
+pub(super) struct Model {
+    pub(super) device: Box<dyn Device>,
+    pub(super) id: ProgramId,
 }
 
 impl Model {
-    fn new(subject: &mut Subject<'_>) -> Result<Model, String> {
-        let sample = Sample::new(Architecture::Experts(Score::Hash { layer: 0 }), Format::F16);
-        let setup = Setup::of_model(&sample.map_err(|error| error.to_string())?);
+    pub(super) fn new(subject: &mut Subject<'_>) -> Result<Model, String> {
+        let setup = Setup::of_model(&hashed_sample()?);
         let prepared = Prepared::new((subject.make)(), &setup)?;
         Ok(Model { id: prepared.id(), device: prepared.device })
     }
 
     /// Runs one step from beginning to end.
-    fn run<T>(&mut self, batch: &Batch, take: impl Fn(Outcome<'_>) -> T) -> Result<T, String> {
+    pub(super) fn run<T>(&mut self, batch: &Batch, take: impl Fn(Outcome<'_>) -> T) -> Result<T, String> {
         let ticket = self.device.submit(self.id, &batch.step()).map_err(said("submit"))?;
         self.device.wait(ticket).map(take).map_err(said("wait"))
     }
 
-    fn logits(&mut self, batch: &Batch) -> Result<Vec<f32>, String> {
+    pub(super) fn logits(&mut self, batch: &Batch) -> Result<Vec<f32>, String> {
         self.run(batch, |outcome| outcome.logits.to_vec())
     }
 }
 
-fn prompt() -> Batch {
+/// Six rows of one sequence.
+pub(super) fn prompt() -> Batch {
     Batch::default().and(&[PageId(3)], 0, &[5, 17, 80, 3, 3, 41])
-}
-
-fn answers_of_a_model(subject: &mut Subject<'_>) -> Check {
-    let mut model = Model::new(subject)?;
-    let mut random = SplitMix64::new(63);
-    // Every row three times: drawn from, scored, and whole.
-    let mut batch = prompt();
-    for (row, draw) in (0..6).zip(draws(6, &mut random)) {
-        let score = Want::Score(random.below(VOCAB));
-        batch = batch.wanting(row, Want::Choose(draw)).wanting(row, score).wanting(row, Want::Logits);
-    }
-    let given = model.run(&batch, |outcome| (outcome.answers.to_vec(), outcome.logits.to_vec()))?;
-    if given.1.len() != 6 * VOCAB as usize {
-        return Err(format!("{} logits of six rows", given.1.len()));
-    }
-    let rows = given.1.chunks_exact(VOCAB as usize);
-    let thrice: Vec<f32> = rows.flat_map(|row| [row, row, row].concat()).collect();
-    check_answers(&batch, &given, &thrice)
 }
 
 fn twice(subject: &mut Subject<'_>) -> Check {
@@ -246,7 +144,7 @@ fn no_outputs(subject: &mut Subject<'_>) -> Check {
     }
     // What the step cached is there all the same: the row that follows is near the one computed in one go.
     let got = model.logits(&Batch::default().and(&[PageId(4)], 3, &[3, 3, 41]).wanting(2, Want::Logits))?;
-    super::trial::same_rows(&got, &want, VOCAB as usize, super::models::MODEL_TOLERANCE)
+    same_rows(&got, &want, VOCAB as usize, MODEL_TOLERANCE)
 }
 
 fn reserving_again(subject: &mut Subject<'_>) -> Check {
@@ -268,79 +166,31 @@ fn reserving_again(subject: &mut Subject<'_>) -> Check {
     same_bits(&got[0].1, &want[0].1, want[0].0.cols as usize)
 }
 
-fn malformed_steps(subject: &mut Subject<'_>) -> Check {
-    let mut model = Model::new(subject)?;
-    let good = prompt().wanting(5, Want::Logits);
-    let want = model.logits(&good)?;
-    let changed = |change: fn(&mut Batch)| {
-        let mut batch = good.clone();
-        change(&mut batch);
-        batch
-    };
-    let bad = [
-        ("no rows", Batch::default()),
-        ("a token outside the vocabulary", changed(|batch| batch.tokens[1] = Token::Id(VOCAB))),
-        ("a token of an output that there was not", changed(|batch| batch.tokens[1] = Token::Previous(9))),
-        ("fewer positions than rows", changed(|batch| batch.positions.truncate(5))),
-        ("rows of no sequence", changed(|batch| batch.sequences[0].rows.end = 5)),
-        ("rows that are not there", changed(|batch| batch.sequences[0].rows.end = 7)),
-        ("more places than its pages hold", changed(|batch| batch.sequences[0].cached = 59)),
-        ("pages that are not listed", changed(|batch| batch.sequences[0].pages.end = 2)),
-        ("the scratch page", changed(|batch| batch.pages[0] = PageId(0))),
-        ("a page that was not reserved", changed(|batch| batch.pages[0] = PageId(PAGES))),
-        ("a slot that was not reserved", changed(|batch| batch.sequences[0].slot = SIZE.sequences)),
-        ("an output of a row that is not there", good.clone().wanting(6, Want::Logits)),
-        ("the score of a token outside the vocabulary", good.clone().wanting(5, Want::Score(VOCAB))),
-        ("more rows than it was prepared for", Batch::rows(SIZE.tokens + 1)),
-    ];
-    for (what, batch) in bad {
-        if model.device.submit(model.id, &batch.step()).is_ok() {
-            return Err(format!("a step with {what} was taken"));
+fn keep_all(subject: &mut Subject<'_>) -> Check {
+    let sample = hashed_sample()?;
+    let program = &sample.spec.programs[0];
+    let batch = prompt().wanting_all_logits();
+    let run = |mut device: Box<dyn Device>| {
+        sample.upload(&mut *device).map_err(said("upload"))?;
+        let size = CacheSize { pages: PAGES, slots: SIZE.sequences };
+        device.reserve(&sample.spec.caches, size).map_err(said("reserve"))?;
+        let id = device.prepare(program, &Options { size: SIZE, keep_all: true }).map_err(said("prepare"))?;
+        let ticket = device.submit(id, &batch.step()).map_err(said("submit"))?;
+        let logits = device.wait(ticket).map_err(said("wait"))?.logits.to_vec();
+        let mut values = Vec::new();
+        for val in program.ops.iter().flat_map(Op::writes) {
+            let mut rows = vec![f32::NAN; batch.tokens.len() * val.cols as usize];
+            device.read(id, val, &mut rows).map_err(said("read"))?;
+            values.push((val, rows));
         }
+        Ok::<_, String>((values, logits))
+    };
+    let (want, _) = run(Box::<Reference>::default())?;
+    let (values, logits) = run((subject.make)())?;
+    for ((val, got), (_, want)) in values.iter().zip(&want) {
+        same_rows(got, want, val.cols as usize, MODEL_TOLERANCE)
+            .map_err(|what| format!("value {}: {what}", val.id))?;
     }
-    // None of them counts as under way or has written anything.
-    same_bits(&model.logits(&good)?, &want, VOCAB as usize)
-}
-
-fn unknown_values(subject: &mut Subject<'_>) -> Check {
-    let [gate, up, out, other] = [0, 1, 2, 3].map(|id| val(id, 8));
-    let op = Op::ActMul { gate, up, act: Activation::Silu, out };
-    let mut prepared = Prepared::new((subject.make)(), &Setup::of(&[op]))?;
-    let id = prepared.id();
-    prepared.run(&Batch::rows(2), &[(gate, vec![1.0; 16]), (up, vec![1.0; 16])])?;
-    let device = &mut prepared.device;
-    let refused = [
-        ("a value of another program was read", device.read(id, other, &mut [0.0; 16]).is_err()),
-        ("a value was read into too little room", device.read(id, out, &mut [0.0; 8]).is_err()),
-        ("a value of another program was written", device.write(id, other, &[0.0; 16]).is_err()),
-        ("a result was written", device.write(id, out, &[0.0; 16]).is_err()),
-        ("half a row was written", device.write(id, gate, &[0.0; 12]).is_err()),
-        (
-            "more rows than prepared for were written",
-            device.write(id, gate, &vec![0.0; 8 * SIZE.tokens as usize + 8]).is_err(),
-        ),
-        (
-            "a program that was never prepared was read",
-            device.read(ProgramId(9), out, &mut [0.0; 16]).is_err(),
-        ),
-    ];
-    match refused.iter().find(|(_, refused)| !refused) {
-        Some((what, _)) => Err((*what).into()),
-        None => Ok(()),
-    }
-}
-
-fn missing_weight(subject: &mut Subject<'_>) -> Check {
-    let sample = Sample::new(Architecture::Dense, Format::F16).map_err(|error| error.to_string())?;
-    let mut device = (subject.make)();
-    for (id, part, tensor) in &sample.weights[1..] {
-        device.upload(*id, *part, tensor.clone()).map_err(said("upload"))?;
-    }
-    let size = CacheSize { pages: PAGES, slots: SIZE.sequences };
-    device.reserve(&sample.spec.caches, size).map_err(said("reserve"))?;
-    let program: &Program = &sample.spec.programs[0];
-    match device.prepare(program, &Options { size: SIZE, keep_all: false }) {
-        Ok(_) => Err("a program was prepared without one of its weights".into()),
-        Err(_) => Ok(()),
-    }
+    // Where values share memory the numbers are the same.
+    same_bits(&logits, &Model::new(subject)?.logits(&batch)?, VOCAB as usize)
 }
