@@ -9,6 +9,9 @@ use serde_json::{Map, Value};
 
 use crate::{Error, Result};
 
+/// Sizes are at most this, so that a product of two and a few bytes is far from overflowing 64 bits.
+const LARGEST: u32 = 1 << 28;
+
 /// The settings of a text model: `config.json`, or the `text_config` within it.
 #[derive(Clone, Debug)]
 pub(crate) struct Config {
@@ -71,16 +74,20 @@ impl Config {
         }
     }
 
-    /// A positive whole number that must be there.
+    /// A positive whole number that must be there, at most [`LARGEST`].
     pub(crate) fn count(&self, key: &str) -> Result<u32> {
         self.optional_count(key)?.ok_or_else(|| self.absent(key, "a positive whole number"))
     }
 
-    /// A positive whole number, or none where the key is absent.
+    /// As [`Config::count`], or none where the key is absent.
     pub(crate) fn optional_count(&self, key: &str) -> Result<Option<u32>> {
-        self.optional(key, "a positive whole number", |value| {
-            value.as_u64().and_then(|number| u32::try_from(number).ok()).filter(|&number| number > 0)
-        })
+        let count =
+            self.optional(key, "a positive whole number", |value| value.as_u64().filter(|&n| n > 0))?;
+        let count = count.map(|count| match u32::try_from(count) {
+            Ok(count) if count <= LARGEST => Ok(count),
+            _ => Err(self.error(key, format!("is {count}, at most {LARGEST} is supported"))),
+        });
+        count.transpose()
     }
 
     /// A whole number, perhaps 0, that must be there.

@@ -12,7 +12,7 @@
 //! | `rope` | rotary embeddings with their kinds of context scaling |
 //! | `config` | `config.json`, and what the code relies on |
 //! | `checkpoint` | folders, shards, headers, names; reading and writing |
-//! | `shape`, `synthetic` | models without a checkpoint, for timing and tests |
+//! | `shape`, `synthetic`, `published` | models without a checkpoint: to time, to test, to count |
 //! | `tokenizer` | text to ids and back |
 #![deny(unsafe_code)]
 
@@ -21,7 +21,9 @@ mod block;
 mod checkpoint;
 mod config;
 mod error;
+mod facts;
 mod model;
+mod published;
 mod rope;
 mod shape;
 mod source;
@@ -30,6 +32,7 @@ mod tokenizer;
 
 pub use checkpoint::{Unused, Why};
 pub use error::{Error, Result};
-pub use model::{BuildOptions, Facts, Model, TensorFacts, write_checkpoint};
+pub use facts::{Facts, TensorFacts};
+pub use model::{BuildOptions, Model, write_checkpoint};
 pub use shape::Shape;
 pub use tokenizer::{Specials, Tokenizer};

@@ -2,17 +2,19 @@
 
 use std::path::{Path, PathBuf};
 
-use program::{Builder, Catalogue, Device, Dtype, Format, Kind, ModelSpec, Storage, WeightId};
-use serde_json::Value;
+use program::{Builder, Device, Format, ModelSpec, WeightId};
 
+use crate::arch::{self, Architecture};
 use crate::block::{Choice, Names, Recorder};
 use crate::checkpoint::{Checkpoint, Unused, folder, write};
 use crate::config::Config;
+use crate::facts::{Facts, TensorFacts};
+use crate::published::Published;
 use crate::shape::Shape;
 use crate::source::Source;
 use crate::synthetic::Synthetic;
 use crate::tokenizer::{self, Tokenizer};
-use crate::{Error, Result, arch};
+use crate::{Error, Result};
 
 /// A model that is ready to be loaded into a device.
 pub struct Model {
@@ -28,43 +30,11 @@ pub struct Model {
     path: PathBuf,
 }
 
-/// What a configuration says of a model as a whole.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Facts {
-    /// The configuration's `model_type`.
-    pub architecture: String,
-    /// Rows of the embedding table and logits of a row.
-    pub vocab: u32,
-    /// The most positions it was made for.
-    pub context: u32,
-    /// The token that begins a sequence.
-    pub bos: Option<u32>,
-    /// The tokens that end a turn.
-    pub eos: Vec<u32>,
-    /// How many layers it has.
-    pub layers: u32,
-}
-
 /// Choices of the user that a program depends on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct BuildOptions {
     /// How keys and values, or latents, are cached. Rotary keys of latent attention are always f16.
     pub cache: Format,
-}
-
-/// One tensor of a model, as [`Model::tensors`] lists them.
-#[derive(Clone, Debug, PartialEq)]
-pub struct TensorFacts {
-    /// Its module, or its whole name if it is a vector.
-    pub name: String,
-    /// Its logical shape, without padding: `[out, in]`, or one length.
-    pub shape: Vec<u64>,
-    /// Bits a number.
-    pub bits: f32,
-    /// The codebook, or the number format.
-    pub codebook: &'static str,
-    /// Bytes in memory, scales and bias included.
-    pub bytes: u64,
 }
 
 impl Model {
@@ -85,16 +55,14 @@ impl Model {
         };
         check_vocab(folder, tokenizer.as_ref(), &facts)?;
         let checkpoint = Checkpoint::open(folder)?;
-        let mut recorder = Recorder {
+        let recorder = Recorder {
             builder: Builder::new(&checkpoint),
             names: checkpoint.names().clone(),
             cache: options.cache,
             choice: Choice::Router,
             known: tokenizer.as_ref().map(Tokenizer::vocab),
         };
-        let recorded = architecture.record(&mut recorder);
-        recorded.map_err(|source| Error::Program { path: folder.into(), source })?;
-        let spec = recorder.builder.finish();
+        let spec = record(&*architecture, recorder, folder)?;
         let unused = checkpoint.unused(&spec, facts.layers)?;
         Ok(Model { spec, facts, tokenizer, source: Box::new(checkpoint), unused, path: folder.into() })
     }
@@ -110,18 +78,17 @@ impl Model {
         let tokenizer = Tokenizer::of_bytes()?;
         check_vocab(shape.config.path(), Some(&tokenizer), &facts)?;
         let source = Synthetic::new(shape)?;
-        let mut recorder = Recorder {
+        let recorder = Recorder {
             builder: Builder::new(&source),
             names: Names::PLAIN,
             cache: options.cache,
             choice: Choice::Hash,
             known: Some(tokenizer.vocab()),
         };
-        let path = shape.config.path().to_path_buf();
-        architecture.record(&mut recorder).map_err(|source| Error::Program { path: path.clone(), source })?;
-        let spec = recorder.builder.finish();
+        let path = shape.config.path();
+        let spec = record(&*architecture, recorder, path)?;
         let source = Box::new(source);
-        Ok(Model { spec, facts, tokenizer: Some(tokenizer), source, unused: Vec::new(), path })
+        Ok(Model { spec, facts, tokenizer: Some(tokenizer), source, unused: Vec::new(), path: path.into() })
     }
 
     /// The weights and the program that a `config.json` describes, with every number stored as bf16: for
@@ -131,17 +98,16 @@ impl Model {
     /// If the configuration is not supported.
     pub fn published(config: &Path) -> Result<ModelSpec> {
         let config = Config::open(config)?;
-        let catalogue = Published { tied: crate::block::tied(&config)? };
-        let mut recorder = Recorder {
+        let architecture = arch::read(&config)?;
+        let catalogue = Published::new(&config)?;
+        let recorder = Recorder {
             builder: Builder::new(&catalogue),
             names: Names::PLAIN,
             cache: Format::F16,
             choice: Choice::Router,
             known: None,
         };
-        let recorded = arch::read(&config)?.record(&mut recorder);
-        recorded.map_err(|source| Error::Program { path: config.path().into(), source })?;
-        Ok(recorder.builder.finish())
+        record(&*architecture, recorder, config.path())
     }
 
     /// Uploads all weights; `progress` is told the bytes uploaded so far. What a checkpoint has of a weight
@@ -165,9 +131,7 @@ impl Model {
 
     /// Bytes of all weights as they are uploaded.
     pub fn weight_bytes(&self) -> u64 {
-        let parts =
-            self.spec.weights.iter().flat_map(|weight| weight.parts.iter().map(|part| (weight.kind, part)));
-        parts.map(|(kind, part)| part.storage.bytes(kind)).sum()
+        self.tensors().iter().map(|tensor| tensor.bytes).sum()
     }
 
     /// All tensors, in the order of the program.
@@ -197,64 +161,12 @@ pub fn write_checkpoint(shape: &Shape, target: &Path) -> Result<()> {
     write::write(&model.spec, &*model.source, target)
 }
 
-/// A model that is not here: everything is there, as bf16.
-struct Published {
-    tied: bool,
-}
-
-impl Catalogue for Published {
-    fn storage(&self, _name: &str, _kind: Kind) -> program::Result<Storage> {
-        Ok(Storage::Dense(Dtype::Bf16))
+/// Records the programs of an architecture; `path` is for messages.
+fn record(architecture: &dyn Architecture, mut recorder: Recorder<'_>, path: &Path) -> Result<ModelSpec> {
+    match architecture.record(&mut recorder) {
+        Ok(()) => Ok(recorder.builder.finish()),
+        Err(source) => Err(Error::Program { path: path.into(), source }),
     }
-
-    fn has(&self, name: &str) -> bool {
-        name != Names::PLAIN.head || !self.tied
-    }
-}
-
-impl Facts {
-    fn read(config: &Config) -> Result<Facts> {
-        Ok(Facts {
-            architecture: config.text("model_type")?.into(),
-            vocab: config.count("vocab_size")?,
-            context: config.count("max_position_embeddings")?,
-            bos: tokens(config, "bos_token_id")?.first().copied(),
-            eos: tokens(config, "eos_token_id")?,
-            layers: config.count("num_hidden_layers")?,
-        })
-    }
-
-    /// Adds what `generation_config.json` says, where there is one: its tokens that end a turn join the
-    /// configuration's.
-    fn add_generation_config(&mut self, path: &Path) -> Result<()> {
-        if !path.exists() {
-            return Ok(());
-        }
-        let config = Config::open(path)?;
-        for token in tokens(&config, "eos_token_id")? {
-            if !self.eos.contains(&token) {
-                self.eos.push(token);
-            }
-        }
-        if self.bos.is_none() {
-            self.bos = tokens(&config, "bos_token_id")?.first().copied();
-        }
-        Ok(())
-    }
-}
-
-/// A token id, a list of them, or none.
-fn tokens(config: &Config, key: &str) -> Result<Vec<u32>> {
-    let values = match config.get_around(key) {
-        None => return Ok(Vec::new()),
-        Some(Value::Array(values)) => values.as_slice(),
-        Some(value) => std::slice::from_ref(value),
-    };
-    let token = |value: &Value| {
-        let id = value.as_u64().and_then(|id| u32::try_from(id).ok());
-        id.ok_or_else(|| config.error(key, format!("has {value}, token ids are needed")))
-    };
-    values.iter().map(token).collect()
 }
 
 fn check_vocab(path: &Path, tokenizer: Option<&Tokenizer>, facts: &Facts) -> Result<()> {
@@ -268,23 +180,5 @@ fn check_vocab(path: &Path, tokenizer: Option<&Tokenizer>, facts: &Facts) -> Res
             Err(Error::file(&path.join("tokenizer.json"), what))
         }
         _ => Ok(()),
-    }
-}
-
-impl TensorFacts {
-    fn of(name: &str, kind: Kind, storage: Storage) -> TensorFacts {
-        let (rows, cols) = kind.shape();
-        let shape = match kind {
-            Kind::Vector { len } => vec![len.into()],
-            _ => vec![rows.into(), cols.into()],
-        };
-        let (bits, codebook) = match storage {
-            Storage::Dense(Dtype::F32) => (32.0, "f32"),
-            Storage::Dense(Dtype::F16) => (16.0, "f16"),
-            Storage::Dense(Dtype::Bf16) => (16.0, "bf16"),
-            Storage::Exl3 { bits, codebook } => (bits.as_f32(), codebook.name()),
-            Storage::Exl3Table { bits } => (bits.as_f32(), exl3::Codebook::Mul1.name()),
-        };
-        TensorFacts { name: name.into(), shape, bits, codebook, bytes: storage.bytes(kind) }
     }
 }

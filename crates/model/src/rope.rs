@@ -13,14 +13,23 @@ use serde_json::Value;
 use crate::Result;
 use crate::config::Config;
 
-/// The scaling kinds of models whose softmax scale does not depend on the rotary embedding.
-pub(crate) const SCALED: &[&str] = &["default", "linear", "llama3", "yarn"];
+/// What an architecture has of all this.
+pub(crate) struct Supported {
+    /// Kinds of scaling.
+    kinds: &'static [&'static str],
+    /// The theta of a configuration that gives none, as the first ones of some architectures do.
+    theta: Option<f64>,
+}
 
-/// No scaling: latent attention's YaRN also changes the softmax scale (`mscale`), which is not supported.
-pub(crate) const UNSCALED: &[&str] = &["default"];
+/// Llama's and Qwen's: all kinds, and transformers' default theta.
+pub(crate) const SCALED: Supported =
+    Supported { kinds: &["default", "linear", "llama3", "yarn"], theta: Some(10_000.0) };
 
-/// Reads the rotary embedding of `dims` dims, whose kind must be one of `kinds`.
-pub(crate) fn read(config: &Config, dims: u32, pairing: Pairing, kinds: &[&str]) -> Result<Rope> {
+/// Latent attention's: no scaling, since its YaRN also changes the softmax scale (`mscale`).
+pub(crate) const UNSCALED: Supported = Supported { kinds: &["default"], theta: None };
+
+/// Reads the rotary embedding of `dims` dims.
+pub(crate) fn read(config: &Config, dims: u32, pairing: Pairing, supported: &Supported) -> Result<Rope> {
     config.require("partial_rotary_factor", 1)?;
     let (key, scaling) = match config.object("rope_parameters")? {
         Some(parameters) => ("rope_parameters", Some(parameters)),
@@ -28,12 +37,13 @@ pub(crate) fn read(config: &Config, dims: u32, pairing: Pairing, kinds: &[&str])
     };
     let scaling = scaling.as_ref();
     let kind = kind(config, key, scaling)?;
-    if !kinds.contains(&kind) {
-        let known = kinds.join(", ");
+    if !supported.kinds.contains(&kind) {
+        let known = supported.kinds.join(", ");
         let what = format!("rope type {kind:?} is not supported for this architecture, only {known}");
         return Err(config.error(key, what));
     }
-    let theta = match scaling.map(|scaling| scaling.optional_number("rope_theta")).transpose()?.flatten() {
+    let own = scaling.map(|scaling| scaling.optional_number("rope_theta")).transpose()?.flatten();
+    let theta = match own.or(config.optional_number("rope_theta")?).or(supported.theta) {
         Some(theta) => theta,
         None => config.number("rope_theta")?,
     };
@@ -134,7 +144,7 @@ mod tests {
 
     fn rope(json: &str) -> Rope {
         let config = Config::parse(Path::new("config.json"), json).unwrap();
-        read(&config, 32, Pairing::HalfSplit, SCALED).unwrap()
+        read(&config, 32, Pairing::HalfSplit, &SCALED).unwrap()
     }
 
     /// Compares pairs 0, 3, 4, 5 and 15 of 32 dims with values that numpy computed in f64 and rounded to f32
@@ -151,6 +161,7 @@ mod tests {
     fn without_scaling_a_pair_turns_by_a_power_of_theta() {
         let want = [1.0, 0.177_827_94, 0.1, 0.056_234_132, 1.778_279_4e-4];
         for json in [
+            "{}",
             r#"{"rope_theta": 10000}"#,
             r#"{"rope_theta": 1e4, "rope_scaling": null}"#,
             r#"{"rope_parameters": {"rope_type": "default", "rope_theta": 10000.0}}"#,

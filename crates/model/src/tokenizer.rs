@@ -3,7 +3,7 @@
 //! Encoding is the `tokenizers` crate's. Decoding goes by bytes: each id stands for a few bytes, which need
 //! not be whole characters, and a text is the concatenation of them.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
 
 use serde_json::{Map, Value};
@@ -13,6 +13,8 @@ use crate::{Error, Result, config};
 /// A tokenizer, as read from `tokenizer.json`.
 #[derive(Debug)]
 pub struct Tokenizer {
+    /// The file, for messages.
+    path: PathBuf,
     parsing: tokenizers::Tokenizer,
     /// A copy that treats special tokens in a text as plain characters; made when first needed.
     plain: OnceLock<tokenizers::Tokenizer>,
@@ -81,7 +83,7 @@ impl Tokenizer {
         let without = parsing.encode("a", false).map_err(malformed)?;
         let before = with.get_ids().windows(without.len().max(1)).position(|ids| ids == without.get_ids());
         let prefix = with.get_ids()[..before.unwrap_or(0)].to_vec();
-        Ok(Tokenizer { parsing, plain: OnceLock::new(), bytes, ends, prefix })
+        Ok(Tokenizer { path: path.into(), parsing, plain: OnceLock::new(), bytes, ends, prefix })
     }
 
     /// The ids of a text, and nothing before or after them.
@@ -97,9 +99,9 @@ impl Tokenizer {
                 plain
             }),
         };
-        let encoding = tokenizer.encode_fast(text, false).map_err(|error| {
-            Error::file(Path::new("tokenizer.json"), format!("cannot encode the text: {error}"))
-        })?;
+        let encoding = tokenizer.encode_fast(text, false);
+        let encoding =
+            encoding.map_err(|error| Error::file(&self.path, format!("cannot encode the text: {error}")))?;
         Ok(encoding.get_ids().to_vec())
     }
 
@@ -131,7 +133,8 @@ impl Tokenizer {
         self.ends.get(id as usize).is_some_and(|&(_, special)| special == Special::Yes)
     }
 
-    /// The text of some ids, special tokens written out; bytes that are no whole character become U+FFFD.
+    /// The text of some ids, special tokens written out; bytes that are no whole character become U+FFFD. Where
+    /// tokens spell their leading spaces, a text begins with one.
     pub fn decode(&self, ids: &[u32]) -> String {
         let bytes: Vec<u8> = ids.iter().flat_map(|&id| self.token_bytes(id)).copied().collect();
         String::from_utf8_lossy(&bytes).into_owned()

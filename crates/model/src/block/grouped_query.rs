@@ -72,7 +72,7 @@ impl GroupedQuery {
         Ok(GroupedQuery {
             shape: Gqa { heads, kv_heads, key_dims: dims, value_dims: dims, scale },
             hidden,
-            rope: rope::read(config, dims, Pairing::HalfSplit, rope::SCALED)?,
+            rope: rope::read(config, dims, Pairing::HalfSplit, &rope::SCALED)?,
             biases,
             norms,
         })

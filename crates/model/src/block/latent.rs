@@ -50,7 +50,7 @@ impl Latent {
             shape: Mla { heads, nope, rotary, value, rank, scale },
             hidden: config.count("hidden_size")?,
             query_rank: config.optional_count("q_lora_rank")?,
-            rope: rope::read(config, rotary, pairing, rope::UNSCALED)?,
+            rope: rope::read(config, rotary, pairing, &rope::UNSCALED)?,
         })
     }
 

@@ -65,3 +65,43 @@ impl AsRef<[u8]> for Map {
         self.bytes()
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A file of its own with these bytes.
+    fn file(name: &str, bytes: &[u8]) -> std::path::PathBuf {
+        let path = std::env::temp_dir().join(format!("map-{name}-{}", std::process::id()));
+        std::fs::write(&path, bytes).unwrap();
+        path
+    }
+
+    #[test]
+    fn a_slice_keeps_the_map_alive() {
+        let path = file("slice", b"0123456789");
+        let slice = Map::open(&path).unwrap().slice(3..6);
+        std::fs::remove_file(&path).unwrap();
+        assert_eq!(slice, b"345"[..]);
+    }
+
+    #[test]
+    #[cfg(target_os = "linux")]
+    fn pages_are_in_memory_once_made_resident() {
+        let path = file("resident", &vec![7; 4 << 20]);
+        let map = Map::open(&path).unwrap();
+        let resident = || {
+            let maps = std::fs::read_to_string("/proc/self/smaps").unwrap();
+            let of_file = maps.split_once(path.to_str().unwrap()).unwrap().1;
+            let line = of_file.lines().find(|line| line.starts_with("Rss:")).unwrap();
+            line.split_whitespace().nth(1).unwrap().parse::<usize>().unwrap()
+        };
+        assert_eq!(resident(), 0);
+        map.make_resident(1 << 20..3 << 20);
+        // The system may map more pages around those.
+        assert!(resident() >= 2048, "{} KiB", resident());
+        map.make_resident(0..4 << 20);
+        assert_eq!(resident(), 4096);
+        std::fs::remove_file(&path).unwrap();
+    }
+}

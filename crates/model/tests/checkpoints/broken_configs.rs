@@ -24,13 +24,13 @@ fn every_key_that_is_needed_is_named_when_it_is_absent() {
                 "num_attention_heads",
                 "intermediate_size",
                 "rms_norm_eps",
-                "rope_theta",
                 "max_position_embeddings",
             ][..],
         ),
         (
             GLM,
             &[
+                "rope_theta",
                 "kv_lora_rank",
                 "qk_nope_head_dim",
                 "qk_rope_head_dim",
@@ -152,27 +152,53 @@ fn rotary_scaling_that_lacks_a_number_or_cannot_be_is_refused() {
 
 #[test]
 fn sizes_that_cannot_be_are_refused_and_never_overflow() {
-    for (config, key, value) in [
-        (LLAMA, "num_hidden_layers", json!(0)),
-        (LLAMA, "num_hidden_layers", json!(1_000_000_000)),
-        (LLAMA, "hidden_size", json!(-1)),
-        (LLAMA, "hidden_size", json!(1.5)),
-        (LLAMA, "vocab_size", json!("many")),
-        (LLAMA, "head_dim", json!(31)),
-        (LLAMA, "head_dim", json!(u32::MAX - 1)),
-        (LLAMA, "num_attention_heads", json!(3)),
-        (LLAMA, "num_key_value_heads", json!(3)),
-        (LLAMA, "rope_theta", json!(0)),
-        (GLM, "qk_rope_head_dim", json!(7)),
-        (GLM, "v_head_dim", json!(u32::MAX)),
-        (GLM, "kv_lora_rank", json!(u32::MAX)),
-        (GLM, "n_routed_experts", json!(4_000_000_000u32)),
-        (GLM, "n_shared_experts", json!(u32::MAX)),
-        (GLM, "num_experts_per_tok", json!(5)),
+    for (config, key, value, sentence) in [
+        (LLAMA, "num_hidden_layers", json!(0), "num_hidden_layers: is 0, a positive whole number is needed"),
+        (LLAMA, "num_hidden_layers", json!(9999), "num_hidden_layers: is 9999, at most 4096 is supported"),
+        (LLAMA, "hidden_size", json!(-1), "hidden_size: is -1, a positive whole number is needed"),
+        (LLAMA, "hidden_size", json!(1.5), "hidden_size: is 1.5, a positive whole number is needed"),
+        (LLAMA, "vocab_size", json!("many"), "vocab_size: is \"many\", a positive whole number is needed"),
+        (
+            LLAMA,
+            "head_dim",
+            json!(31),
+            "head_dim: 4 heads of 31 dims are not supported, an even number is needed",
+        ),
+        (
+            LLAMA,
+            "head_dim",
+            json!(4_294_967_294u32),
+            "head_dim: is 4294967294, at most 268435456 is supported",
+        ),
+        (LLAMA, "num_attention_heads", json!(3), "head_dim: is absent, and 3 heads do not divide 128"),
+        (LLAMA, "rope_theta", json!(0), "rope_theta: is 0, more than 1 is needed"),
+        (
+            GLM,
+            "qk_rope_head_dim",
+            json!(7),
+            "qk_rope_head_dim: 2 heads with 7 rotary dims are not supported, an even number is needed",
+        ),
+        (
+            GLM,
+            "kv_lora_rank",
+            json!(u64::MAX),
+            "kv_lora_rank: is 18446744073709551615, at most 268435456 is supported",
+        ),
+        (GLM, "n_routed_experts", json!(99_999), "n_routed_experts: is 99999, at most 65536 is supported"),
+        (
+            GLM,
+            "n_shared_experts",
+            json!(u32::MAX),
+            "n_shared_experts: 4294967295 shared experts are too many",
+        ),
     ] {
-        let refusal = refusal(config, json!({ key: value }));
-        println!("{key} = {value}: {refusal}");
+        assert_eq!(refusal(config, json!({ key: value })), format!("config.json: {sentence}"));
     }
+    assert_eq!(
+        refusal(LLAMA, json!({ "num_key_value_heads": 3 })),
+        "FOLDER: attend: 4 query heads over 3 key heads"
+    );
+    assert_eq!(refusal(GLM, json!({ "num_experts_per_tok": 5 })), "FOLDER: route: 4 logits, 5 of 4 experts");
 }
 
 #[test]
