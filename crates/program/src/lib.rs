@@ -10,6 +10,7 @@
 //! | module | what it holds |
 //! |---|---|
 //! | [`op`] | the operations; the doc of each variant is its formula |
+//! | [`routing`] | how a mixture of experts chooses |
 //! | [`builder`] | records operations, checks shapes, names weights |
 //! | [`weight`] | what a weight is, how it is stored, and the host's copy of one |
 //! | [`cache`] | what a sequence remembers between steps |

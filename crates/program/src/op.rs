@@ -198,7 +198,8 @@ pub enum Op {
         to: Vec<(WeightId, Val)>,
     },
     /// Rotates `rotary` dims of each head by the row's position and copies the others: with
-    /// `a = position(r) * inverse_frequencies[i]`, `(u, v)` becomes `gain * (u cos a - v sin a, v cos a + u sin a)`.
+    /// `a = position(r) * inverse_frequencies[i]` rounded to `f32`, `(u, v)` becomes
+    /// `gain * (u cos a - v sin a, v cos a + u sin a)`.
     Rope {
         /// `[T, count * dims]`.
         x: Cols,

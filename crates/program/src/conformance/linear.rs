@@ -43,9 +43,12 @@ pub(super) fn cases() -> Vec<Case> {
     cases
         .push(Case::new("linear with several weights, EXL3 and f16, bias, on columns of one input", several));
     for (inputs, out) in GLM_4_7_FLASH {
+        // The codebook in use today for all of them, the older ones for one padded and one plain shape.
         for codebook in Codebook::ALL {
-            let name = format!("linear EXL3 4 bits {codebook} {inputs} to {out} of GLM-4.7-Flash");
-            cases.push(Case::new(name, move |subject| large(subject, (inputs, out), codebook)));
+            if codebook == Codebook::Mul1 || matches!((inputs, out), (2048, 576) | (1536, 2048)) {
+                let name = format!("linear EXL3 4 bits {codebook} {inputs} to {out} of GLM-4.7-Flash");
+                cases.push(Case::new(name, move |subject| large(subject, (inputs, out), codebook)));
+            }
         }
     }
     cases

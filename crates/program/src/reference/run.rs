@@ -7,7 +7,7 @@ use super::experts::{self, Choice, Row, Unit};
 use super::values::Values;
 use super::weight::{Weights, refuse};
 use crate::answer::Answers;
-use crate::{Activation, CacheId, Glu, Op, PageId, Result, Routing, Sequence, Step, Val, WeightId};
+use crate::{CacheId, Glu, Op, PageId, Result, Routing, Sequence, Step, Val, WeightId};
 
 /// All that the operations of one step read and write.
 pub(super) struct Run<'a> {
@@ -69,9 +69,16 @@ impl Run<'_> {
                 self.values.set(*ids, &chosen);
                 self.values.set(*gates, &weights);
             }
-            Op::Experts { x, ids, gates, experts, shared, act, out } => {
-                let choice = (self.chosen(*ids, experts.gate)?, *gates);
-                let rows = self.experts(*x, choice, (experts, shared.as_ref()), *act)?;
+            Op::Experts { x, ids, gates, experts: glu, shared, act, out } => {
+                let chosen = self.chosen(*ids, glu.gate)?;
+                let choice =
+                    Choice { ids: &chosen, gates: self.values.get(*gates), top_k: gates.cols as usize };
+                let inputs = self.values.get(*x);
+                let mut rows = experts::mixture(inputs, &choice, &units(self.weights, glu, *x)?, *act);
+                if let Some(shared) = shared {
+                    let unit = units(self.weights, shared, *x)?[0];
+                    rows = elementwise::add(&rows, &unit.apply(inputs, *act));
+                }
                 self.values.set(*out, &rows);
             }
             Op::ActMul { gate, up, act, out } => {
@@ -145,27 +152,6 @@ impl Run<'_> {
             }
         };
         self.values.get(ids).iter().map(whole).collect()
-    }
-
-    fn experts(
-        &self,
-        x: Val,
-        (ids, gates): (Vec<u32>, Val),
-        (experts, shared): (&Glu, Option<&Glu>),
-        act: Activation,
-    ) -> Result<Vec<f32>> {
-        let top_k = gates.cols as usize;
-        let choice = Choice { ids: &ids, gates: self.values.get(gates), top_k };
-        let routed_units = units(self.weights, experts, x)?;
-        let x_rows = self.values.get(x);
-        let routed = experts::mixture(x_rows, &choice, &routed_units, act);
-        match shared {
-            Some(shared) => {
-                let unit = &units(self.weights, shared, x)?[0];
-                Ok(elementwise::add(&routed, &unit.apply(x_rows, act)))
-            }
-            None => Ok(routed),
-        }
     }
 }
 
