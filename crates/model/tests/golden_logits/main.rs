@@ -79,6 +79,20 @@ fn every_tensor_of_every_golden_checkpoint_is_used_or_known_as_unused() {
 }
 
 #[test]
+fn sources_of_other_architectures_are_refused_by_name() {
+    let Some(shared) = shared() else { return };
+    for (folder, key) in [
+        ("golden/sources/deepseek-v3-groups-yarn", "n_group: 8 is not supported"),
+        ("golden/sources/glm4-moe", "model_type: \"glm4_moe\" is no supported architecture"),
+        ("golden/sources/minimax-m2", "model_type: \"minimax_m2\" is no supported architecture"),
+        ("golden/sources/qwen3", "model_type: \"qwen3\" is no supported architecture"),
+    ] {
+        let refusal = Model::open(&shared.join(folder), &OPTIONS).err().unwrap().to_string();
+        assert!(refusal.contains(&format!("{folder}/config.json: {key}")), "{refusal}");
+    }
+}
+
+#[test]
 fn every_source_gives_the_logits_of_transformers() {
     let Some(shared) = shared() else { return };
     for folder in SOURCES.iter().chain(&["models/tiny-glm"]) {
