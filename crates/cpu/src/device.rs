@@ -1,0 +1,254 @@
+//! The order of calls.
+
+use std::num::NonZero;
+use std::thread;
+
+use program::answer::Answers;
+use program::{
+    CacheSize, CacheSpec, Device, Error, HostTensor, Memory, ModelSpec, Op, Options, Outcome, Program,
+    ProgramId, Result, Step, Ticket, Token, Val, WeightId,
+};
+
+use crate::cache::{self, Caches};
+use crate::check::check;
+use crate::needs::{Needs, stored_in, weight_bytes};
+use crate::pool::Pool;
+use crate::run::Run;
+use crate::simd::{Instructions, Simd, SimdLevel};
+use crate::values::{self, Values};
+use crate::weights::Weights;
+use crate::workspace::Workspace;
+
+/// How the device uses the processor.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct CpuOptions {
+    /// Threads that work on a step; all that this process may use if none.
+    pub threads: Option<usize>,
+    /// Vector instructions; the best of this processor if none.
+    pub simd: Option<SimdLevel>,
+}
+
+/// The processor as a place to run programs.
+pub struct Cpu {
+    name: String,
+    instructions: Instructions,
+    pool: Pool,
+    weights: Weights,
+    caches: Caches,
+    programs: Vec<Prepared>,
+    answers: Answers,
+    workspace: Workspace,
+}
+
+struct Prepared {
+    program: Program,
+    options: Options,
+    /// How many token ids a step may name.
+    vocab: u32,
+    values: Values,
+    /// The rows written to each input since the last step.
+    written: Vec<usize>,
+}
+
+impl Cpu {
+    /// A device that holds nothing yet.
+    ///
+    /// # Errors
+    /// [`Error::Use`] if the processor lacks the instructions asked for, no thread was asked for, or the
+    /// system refuses to start one.
+    pub fn new(options: CpuOptions) -> Result<Cpu> {
+        let refuse = |what: String| Error::Use { device: "cpu".into(), what };
+        let instructions = match options.simd {
+            None => Instructions::best(),
+            Some(level) => Instructions::of(level)
+                .ok_or_else(|| refuse(format!("this processor has no {level}; leave the level open")))?,
+        };
+        let threads = match options.threads {
+            None => thread::available_parallelism().unwrap_or(NonZero::<usize>::MIN),
+            Some(threads) => NonZero::new(threads)
+                .ok_or_else(|| refuse("0 threads were asked for, one is needed".into()))?,
+        };
+        let pool = Pool::new(threads).map_err(|error| refuse(format!("cannot start a thread: {error}")))?;
+        let plural = if threads.get() == 1 { "" } else { "s" };
+        Ok(Cpu {
+            name: format!("cpu ({}, {threads} thread{plural})", instructions.level()),
+            instructions,
+            pool,
+            weights: Weights::default(),
+            caches: Caches::none(),
+            programs: Vec::new(),
+            answers: Answers::default(),
+            workspace: Workspace::default(),
+        })
+    }
+
+    fn refuse<T>(&self, what: String) -> Result<T> {
+        Err(Error::Use { device: self.name.clone(), what })
+    }
+
+    fn prepared(&self, program: ProgramId) -> Result<&Prepared> {
+        match self.programs.get(program.0 as usize) {
+            Some(prepared) => Ok(prepared),
+            None => self.refuse(format!("program {} was not prepared", program.0)),
+        }
+    }
+
+    /// How many token ids a step of this program may name: those of its table and of its logits.
+    fn vocab(&self, program: &Program) -> u32 {
+        let of = |op: &Op| match op {
+            Op::Embed { table, .. } => self.weights.get(*table, 0).map(|table| table.stored().out as u32),
+            Op::Answer { logits, .. } => Some(logits.cols),
+            _ => None,
+        };
+        program.ops.iter().filter_map(of).min().unwrap_or(u32::MAX)
+    }
+
+    fn check_step(&self, prepared: &Prepared, step: &Step<'_>) -> Result<()> {
+        let size = prepared.options.size;
+        let largest = [size.tokens, size.outputs, size.sequences].map(|most| most as usize);
+        let found = [step.tokens.len(), step.outputs.len(), step.sequences.len()];
+        if found.iter().zip(largest).any(|(found, most)| *found > most) {
+            let what = format!("{found:?} tokens, outputs and sequences, prepared for {largest:?}");
+            return Err(Error::Step(what));
+        }
+        step.check(prepared.vocab, self.caches.size())?;
+        for (input, written) in prepared.program.inputs.iter().zip(&prepared.written) {
+            let rows = match input.rows {
+                program::Rows::Tokens => step.tokens.len(),
+                program::Rows::Outputs => step.outputs.len(),
+            };
+            if *written != rows {
+                return self.refuse(format!("{written} rows of input {} were written, not {rows}", input.id));
+            }
+        }
+        Ok(())
+    }
+
+    fn run<S: Simd>(&mut self, simd: S, program: ProgramId, step: &Step<'_>) -> Result<()> {
+        let answers = &self.answers;
+        self.workspace.begin(step, |row| match step.tokens[row] {
+            Token::Id(id) => Ok(id),
+            Token::Previous(output) => answers.previous(output).ok_or_else(|| {
+                Error::Step(format!(
+                    "row {row} reads output {output} of the step before, which drew no token"
+                ))
+            }),
+        })?;
+        let Prepared { program, values, .. } = &mut self.programs[program.0 as usize];
+        let mut run = Run {
+            pool: &mut self.pool,
+            weights: &self.weights,
+            caches: &mut self.caches,
+            values,
+            answers: &mut self.answers,
+            workspace: &mut self.workspace,
+            step,
+        };
+        program.ops.iter().try_for_each(|op| run.op(simd, op))
+    }
+}
+
+impl Device for Cpu {
+    fn name(&self) -> &str {
+        &self.name
+    }
+
+    fn plan(&self, model: &ModelSpec, options: &Options, caches: CacheSize) -> Result<Memory> {
+        let mut memory = Memory { cache: cache::bytes(&model.caches, caches)?, ..Memory::default() };
+        for weight in &model.weights {
+            let bytes = weight.parts.iter().map(|part| weight_bytes(weight.kind, part.storage));
+            memory.weights += bytes.sum::<u64>();
+        }
+        let mut needs = Needs::default();
+        for program in &model.programs {
+            memory.scratch += values::bytes(program, options) as u64;
+            needs = needs.or(Needs::new(&program.ops, &options.size, &|id| stored_in(model, id)));
+        }
+        memory.scratch += needs.bytes(self.pool.threads()) as u64;
+        Ok(memory)
+    }
+
+    fn upload(&mut self, id: WeightId, part: u32, tensor: HostTensor) -> Result<()> {
+        self.weights.insert(id, part, tensor)
+    }
+
+    fn reserve(&mut self, caches: &[CacheSpec], size: CacheSize) -> Result<()> {
+        self.caches = Caches::none();
+        self.caches = Caches::new(caches, size)?;
+        Ok(())
+    }
+
+    fn prepare(&mut self, program: &Program, options: &Options) -> Result<ProgramId> {
+        if let Err(what) = check(program, &self.weights, &self.caches) {
+            return self.refuse(what);
+        }
+        let stored = |id| self.weights.stored(id);
+        let needs = Needs::new(&program.ops, &options.size, &stored);
+        self.workspace.grow(needs, self.pool.threads());
+        self.answers.reserve(needs.outputs, needs.vocab);
+        self.programs.push(Prepared {
+            options: *options,
+            vocab: self.vocab(program),
+            values: Values::new(program, options),
+            written: vec![0; program.inputs.len()],
+            program: program.clone(),
+        });
+        Ok(ProgramId(self.programs.len() as u32 - 1))
+    }
+
+    fn submit(&mut self, program: ProgramId, step: &Step<'_>) -> Result<Ticket> {
+        self.check_step(self.prepared(program)?, step)?;
+        let prepared = &mut self.programs[program.0 as usize];
+        prepared.written.fill(0);
+        prepared.values.begin(step.tokens.len(), step.outputs.len());
+        let ticket = self.answers.submit(&self.name)?;
+        let result = match self.instructions {
+            Instructions::Scalar(simd) => self.run(simd, program, step),
+            #[cfg(target_arch = "x86_64")]
+            Instructions::Avx2(simd) => self.run(simd, program, step),
+        };
+        if let Err(error) = result {
+            self.answers.abandon();
+            return Err(error);
+        }
+        Ok(ticket)
+    }
+
+    fn wait(&mut self, ticket: Ticket) -> Result<Outcome<'_>> {
+        self.answers.wait(&ticket, &self.name)
+    }
+
+    fn read(&mut self, program: ProgramId, value: Val, out: &mut [f32]) -> Result<()> {
+        let Prepared { program, options, values, .. } = self.prepared(program)?;
+        let made = || program.ops.iter().any(|op| op.writes().contains(&value));
+        let kept = program.results.contains(&value)
+            || options.keep_all && (program.inputs.contains(&value) || made());
+        if !kept {
+            return self.refuse(format!("value {} cannot be read from this program", value.id));
+        }
+        let rows = values.get(value);
+        if rows.len() != out.len() {
+            let what = format!("value {} has {} numbers, room for {}", value.id, rows.len(), out.len());
+            return self.refuse(what);
+        }
+        out.copy_from_slice(rows);
+        Ok(())
+    }
+
+    fn write(&mut self, program: ProgramId, value: Val, rows: &[f32]) -> Result<()> {
+        let Prepared { program: recorded, options, .. } = self.prepared(program)?;
+        let Some(index) = recorded.inputs.iter().position(|input| *input == value) else {
+            return self.refuse(format!("value {} is no input of this program", value.id));
+        };
+        let (cols, most) = (value.cols as usize, options.size.rows(value.rows) as usize);
+        if !rows.len().is_multiple_of(cols) || rows.len() / cols > most {
+            let what =
+                format!("value {} takes up to {most} rows of {cols}, not {} numbers", value.id, rows.len());
+            return self.refuse(what);
+        }
+        let prepared = &mut self.programs[program.0 as usize];
+        prepared.values.set(value, rows);
+        prepared.written[index] = rows.len() / cols;
+        Ok(())
+    }
+}

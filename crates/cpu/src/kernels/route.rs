@@ -1,0 +1,133 @@
+//! Chooses experts for each row, as [`Routing`] says.
+//!
+//! One thread: some experts' worth of comparisons a row. Traffic: 4 bytes an expert and row.
+
+use program::routing::hashed_experts;
+use program::{Gates, Routing, Score};
+
+use super::{Rows, Work};
+
+/// The work space of [`route`]: scores and keys.
+pub(crate) fn work(how: &Routing) -> Work {
+    Work { shared: 2 * how.experts as usize, thread: 0 }
+}
+
+/// What is known of the rows apart from their logits.
+pub(crate) struct Identity<'a> {
+    pub(crate) tokens: &'a [u32],
+    pub(crate) positions: &'a [u32],
+    /// Room for the experts of one row.
+    pub(crate) chosen: &'a mut [u32],
+}
+
+/// Writes the chosen experts of each row, best first, and their gates.
+pub(crate) fn route(
+    (logits, rows): (Rows<'_>, Identity<'_>),
+    (how, bias): (&Routing, Option<&[f32]>),
+    (ids, gates): (&mut [f32], &mut [f32]),
+    shared: &mut [f32],
+) {
+    let top_k = how.top_k as usize;
+    let chosen = &mut rows.chosen[..top_k];
+    let (scores, keys) = shared[..2 * logits.cols()].split_at_mut(logits.cols());
+    let results = ids.chunks_exact_mut(top_k).zip(gates.chunks_exact_mut(top_k));
+    for (row, (ids, gates)) in results.enumerate() {
+        if let Score::Hash { layer } = how.score {
+            hashed_experts(rows.tokens[row], rows.positions[row], layer, how.experts, chosen);
+            gates.fill(1.0);
+        } else {
+            score(logits.row(row), how.score, scores);
+            keys.copy_from_slice(scores);
+            for (key, bias) in keys.iter_mut().zip(bias.unwrap_or_default()) {
+                *key += bias;
+            }
+            for (expert, gate) in chosen.iter_mut().zip(&mut *gates) {
+                let best = take_best(keys);
+                (*expert, *gate) = (best as u32, scores[best]);
+            }
+        }
+        for (id, expert) in ids.iter_mut().zip(&*chosen) {
+            *id = *expert as f32;
+        }
+        if let Gates::Normalised { epsilon } = how.gates {
+            let sum = gates.iter().sum::<f32>() + epsilon;
+            gates.iter_mut().for_each(|gate| *gate /= sum);
+        }
+        gates.iter_mut().for_each(|gate| *gate *= how.scale);
+    }
+}
+
+fn score(logits: &[f32], score: Score, scores: &mut [f32]) {
+    match score {
+        Score::Softmax => {
+            let best = logits.iter().copied().fold(f32::NEG_INFINITY, f32::max);
+            for (score, logit) in scores.iter_mut().zip(logits) {
+                *score = (logit - best).exp();
+            }
+            let sum = scores.iter().map(|score| f64::from(*score)).sum::<f64>() as f32;
+            scores.iter_mut().for_each(|score| *score /= sum);
+        }
+        Score::Sigmoid => {
+            for (score, logit) in scores.iter_mut().zip(logits) {
+                *score = 1.0 / (1.0 + (-logit).exp());
+            }
+        }
+        Score::Hash { .. } => scores.fill(1.0),
+    }
+}
+
+/// The index of the largest key, the lowest of equal ones; its key becomes the smallest there is.
+fn take_best(keys: &mut [f32]) -> usize {
+    let mut best = 0;
+    for (index, key) in keys.iter().enumerate() {
+        if key.total_cmp(&keys[best]).is_gt() {
+            best = index;
+        }
+    }
+    // The negative NaN with all bits set comes first in the total order.
+    keys[best] = f32::from_bits(u32::MAX);
+    best
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn chosen(logits: &[f32], bias: Option<&[f32]>, how: &Routing) -> (Vec<f32>, Vec<f32>) {
+        let experts = logits.len();
+        let (mut ids, mut gates) = (vec![0.0; how.top_k as usize], vec![0.0; how.top_k as usize]);
+        let identity = Identity { tokens: &[5], positions: &[9], chosen: &mut vec![0; experts] };
+        let logits = Rows::new(logits, experts, 0, experts);
+        route((logits, identity), (how, bias), (&mut ids, &mut gates), &mut vec![0.0; 2 * experts]);
+        (ids, gates)
+    }
+
+    fn routing(experts: u32, top_k: u32, score: Score) -> Routing {
+        Routing { experts, top_k, score, gates: Gates::Raw, scale: 1.0 }
+    }
+
+    #[test]
+    fn ties_go_to_the_lower_index_and_no_expert_is_chosen_twice() {
+        let how = routing(4, 4, Score::Sigmoid);
+        assert_eq!(chosen(&[0.0, 1.0, 0.0, 1.0], None, &how).0, [1.0, 3.0, 0.0, 2.0]);
+        assert_eq!(chosen(&[f32::NEG_INFINITY; 4], None, &how).0, [0.0, 1.0, 2.0, 3.0]);
+    }
+
+    #[test]
+    fn a_bias_moves_the_choice_and_not_the_gates() {
+        let how = routing(3, 2, Score::Sigmoid);
+        let (ids, gates) = chosen(&[0.0, 2.0, 1.0], Some(&[10.0, -10.0, 0.0]), &how);
+        assert_eq!(ids, [0.0, 2.0]);
+        assert_eq!(gates, [0.5, 1.0 / (1.0 + (-1.0f32).exp())]);
+    }
+
+    #[test]
+    fn hashed_routing_reads_no_logits() {
+        let how = Routing { scale: 2.0, ..routing(8, 3, Score::Hash { layer: 4 }) };
+        let mut want = [0; 3];
+        hashed_experts(5, 9, 4, 8, &mut want);
+        let (ids, gates) = chosen(&[f32::NAN; 8], None, &how);
+        assert_eq!(ids, want.map(|expert| expert as f32));
+        assert_eq!(gates, [2.0; 3]);
+    }
+}

@@ -1,0 +1,280 @@
+//! AVX2 with FMA and F16C: x86-64 from Haswell and Zen on.
+
+use std::arch::x86_64::*;
+
+use super::{LANES, Simd};
+
+/// Proves that the processor has AVX2, FMA and F16C.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Avx2(());
+
+impl Avx2 {
+    /// The token, if this processor has the instructions.
+    pub(crate) fn detect() -> Option<Avx2> {
+        let all = is_x86_feature_detected!("avx2")
+            && is_x86_feature_detected!("fma")
+            && is_x86_feature_detected!("f16c");
+        all.then_some(Avx2(()))
+    }
+}
+
+#[target_feature(enable = "avx2,fma,f16c")]
+fn with_features<R>(work: impl FnOnce() -> R) -> R {
+    work()
+}
+
+impl Simd for Avx2 {
+    type F32 = __m256;
+    type U32 = __m256i;
+
+    #[inline(always)]
+    fn vectorize<R>(self, work: impl FnOnce() -> R) -> R {
+        // SAFETY: `self` proves that the processor has the features.
+        unsafe { with_features(work) }
+    }
+
+    #[inline(always)]
+    fn splat(self, value: f32) -> __m256 {
+        // SAFETY: `self` proves AVX.
+        unsafe { _mm256_set1_ps(value) }
+    }
+
+    #[inline(always)]
+    fn load(self, from: &[f32; LANES]) -> __m256 {
+        // SAFETY: `self` proves AVX; the array has the 32 bytes read, which need no alignment.
+        unsafe { _mm256_loadu_ps(from.as_ptr()) }
+    }
+
+    #[inline(always)]
+    fn store(self, value: __m256, to: &mut [f32; LANES]) {
+        // SAFETY: `self` proves AVX; the array has the 32 bytes written, which need no alignment.
+        unsafe { _mm256_storeu_ps(to.as_mut_ptr(), value) }
+    }
+
+    #[inline(always)]
+    fn load_f32_bytes(self, from: &[u8; 4 * LANES]) -> __m256 {
+        // SAFETY: `self` proves AVX; the array has the 32 bytes read, which need no alignment.
+        unsafe { _mm256_loadu_ps(from.as_ptr().cast()) }
+    }
+
+    #[inline(always)]
+    fn load_f16_bytes(self, from: &[u8; 2 * LANES]) -> __m256 {
+        // SAFETY: `self` proves F16C; the array has the 16 bytes read, which need no alignment.
+        unsafe { _mm256_cvtph_ps(_mm_loadu_si128(from.as_ptr().cast())) }
+    }
+
+    #[inline(always)]
+    fn load_bf16_bytes(self, from: &[u8; 2 * LANES]) -> __m256 {
+        // SAFETY: `self` proves AVX2; the array has the 16 bytes read, which need no alignment.
+        unsafe {
+            let halves = _mm256_cvtepu16_epi32(_mm_loadu_si128(from.as_ptr().cast()));
+            _mm256_castsi256_ps(_mm256_slli_epi32::<16>(halves))
+        }
+    }
+
+    #[inline(always)]
+    fn store_f16_bytes(self, value: __m256, to: &mut [u8; 2 * LANES]) {
+        // SAFETY: `self` proves F16C; the array has the 16 bytes written, which need no alignment.
+        unsafe {
+            let halves = _mm256_cvtps_ph::<_MM_FROUND_TO_NEAREST_INT>(value);
+            _mm_storeu_si128(to.as_mut_ptr().cast(), halves);
+        }
+    }
+
+    #[inline(always)]
+    fn round_to_f16(self, value: __m256) -> __m256 {
+        // SAFETY: `self` proves F16C.
+        unsafe { _mm256_cvtph_ps(_mm256_cvtps_ph::<_MM_FROUND_TO_NEAREST_INT>(value)) }
+    }
+
+    #[inline(always)]
+    fn add(self, a: __m256, b: __m256) -> __m256 {
+        // SAFETY: `self` proves AVX.
+        unsafe { _mm256_add_ps(a, b) }
+    }
+
+    #[inline(always)]
+    fn sub(self, a: __m256, b: __m256) -> __m256 {
+        // SAFETY: `self` proves AVX.
+        unsafe { _mm256_sub_ps(a, b) }
+    }
+
+    #[inline(always)]
+    fn mul(self, a: __m256, b: __m256) -> __m256 {
+        // SAFETY: `self` proves AVX.
+        unsafe { _mm256_mul_ps(a, b) }
+    }
+
+    #[inline(always)]
+    fn div(self, a: __m256, b: __m256) -> __m256 {
+        // SAFETY: `self` proves AVX.
+        unsafe { _mm256_div_ps(a, b) }
+    }
+
+    #[inline(always)]
+    fn mul_add(self, a: __m256, b: __m256, c: __m256) -> __m256 {
+        // SAFETY: `self` proves FMA.
+        unsafe { _mm256_fmadd_ps(a, b, c) }
+    }
+
+    #[inline(always)]
+    fn max(self, a: __m256, b: __m256) -> __m256 {
+        // SAFETY: `self` proves AVX.
+        unsafe { _mm256_max_ps(a, b) }
+    }
+
+    #[inline(always)]
+    fn min(self, a: __m256, b: __m256) -> __m256 {
+        // SAFETY: `self` proves AVX.
+        unsafe { _mm256_min_ps(a, b) }
+    }
+
+    #[inline(always)]
+    fn round(self, a: __m256) -> __m256 {
+        // SAFETY: `self` proves AVX.
+        unsafe { _mm256_round_ps::<{ _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC }>(a) }
+    }
+
+    #[inline(always)]
+    fn power_of_two(self, a: __m256) -> __m256 {
+        // SAFETY: `self` proves AVX2.
+        unsafe {
+            let exponent = _mm256_add_epi32(_mm256_cvtps_epi32(a), _mm256_set1_epi32(127));
+            _mm256_castsi256_ps(_mm256_slli_epi32::<23>(exponent))
+        }
+    }
+
+    #[inline(always)]
+    fn sums(self, [a, b, c, d]: [__m256; 4]) -> [f32; 4] {
+        let mut sums = [0.0; 4];
+        // SAFETY: `self` proves AVX; the array has the 16 bytes written, which need no alignment.
+        unsafe {
+            let halves = _mm256_hadd_ps(_mm256_hadd_ps(a, b), _mm256_hadd_ps(c, d));
+            let whole = _mm_add_ps(_mm256_castps256_ps128(halves), _mm256_extractf128_ps::<1>(halves));
+            _mm_storeu_ps(sums.as_mut_ptr(), whole);
+        }
+        sums
+    }
+
+    #[inline(always)]
+    fn largest(self, a: __m256) -> f32 {
+        // SAFETY: `self` proves AVX.
+        unsafe {
+            let four = _mm_max_ps(_mm256_castps256_ps128(a), _mm256_extractf128_ps::<1>(a));
+            let two = _mm_max_ps(four, _mm_movehl_ps(four, four));
+            _mm_cvtss_f32(_mm_max_ss(two, _mm_movehdup_ps(two)))
+        }
+    }
+
+    #[inline(always)]
+    fn butterfly(self, stride: usize, a: __m256) -> __m256 {
+        // SAFETY: `self` proves AVX.
+        unsafe {
+            let (partner, upper) = match stride {
+                1 => (_mm256_permute_ps::<0b10_11_00_01>(a), [0.0, -0.0, 0.0, -0.0, 0.0, -0.0, 0.0, -0.0]),
+                2 => (_mm256_permute_ps::<0b01_00_11_10>(a), [0.0, 0.0, -0.0, -0.0, 0.0, 0.0, -0.0, -0.0]),
+                _ => (_mm256_permute2f128_ps::<1>(a, a), [0.0, 0.0, 0.0, 0.0, -0.0, -0.0, -0.0, -0.0]),
+            };
+            _mm256_add_ps(partner, _mm256_xor_ps(a, _mm256_loadu_ps(upper.as_ptr())))
+        }
+    }
+
+    #[inline(always)]
+    fn splat_u32(self, value: u32) -> __m256i {
+        // SAFETY: `self` proves AVX.
+        unsafe { _mm256_set1_epi32(value.cast_signed()) }
+    }
+
+    #[inline(always)]
+    fn load_u32(self, from: &[u32; LANES]) -> __m256i {
+        // SAFETY: `self` proves AVX; the array has the 32 bytes read, which need no alignment.
+        unsafe { _mm256_loadu_si256(from.as_ptr().cast()) }
+    }
+
+    #[inline(always)]
+    fn gather(self, bytes: &[u8], first: usize, stride: usize) -> __m256i {
+        assert!(first + (LANES - 1) * stride + 4 <= bytes.len() && bytes.len() <= i32::MAX as usize);
+        // SAFETY: `self` proves AVX2; the assertion keeps the last and so every word inside the slice, and
+        // its offsets inside an i32. Gathers need no alignment.
+        unsafe {
+            let lane = _mm256_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7);
+            let offsets = _mm256_mullo_epi32(lane, _mm256_set1_epi32(stride as i32));
+            _mm256_i32gather_epi32::<1>(bytes.as_ptr().add(first).cast(), offsets)
+        }
+    }
+
+    #[inline(always)]
+    fn rotate_lanes(self, a: __m256i) -> __m256i {
+        // SAFETY: `self` proves AVX2.
+        unsafe { _mm256_permutevar8x32_epi32(a, _mm256_setr_epi32(7, 0, 1, 2, 3, 4, 5, 6)) }
+    }
+
+    #[inline(always)]
+    fn and(self, a: __m256i, b: __m256i) -> __m256i {
+        // SAFETY: `self` proves AVX2.
+        unsafe { _mm256_and_si256(a, b) }
+    }
+
+    #[inline(always)]
+    fn or(self, a: __m256i, b: __m256i) -> __m256i {
+        // SAFETY: `self` proves AVX2.
+        unsafe { _mm256_or_si256(a, b) }
+    }
+
+    #[inline(always)]
+    fn xor(self, a: __m256i, b: __m256i) -> __m256i {
+        // SAFETY: `self` proves AVX2.
+        unsafe { _mm256_xor_si256(a, b) }
+    }
+
+    #[inline(always)]
+    fn shl(self, a: __m256i, bits: __m256i) -> __m256i {
+        // SAFETY: `self` proves AVX2.
+        unsafe { _mm256_sllv_epi32(a, bits) }
+    }
+
+    #[inline(always)]
+    fn shr(self, a: __m256i, bits: __m256i) -> __m256i {
+        // SAFETY: `self` proves AVX2.
+        unsafe { _mm256_srlv_epi32(a, bits) }
+    }
+
+    #[inline(always)]
+    fn shr_3_signed(self, a: __m256i) -> __m256i {
+        // SAFETY: `self` proves AVX2.
+        unsafe { _mm256_srai_epi32::<3>(a) }
+    }
+
+    #[inline(always)]
+    fn wrapping_add(self, a: __m256i, b: __m256i) -> __m256i {
+        // SAFETY: `self` proves AVX2.
+        unsafe { _mm256_add_epi32(a, b) }
+    }
+
+    #[inline(always)]
+    fn wrapping_mul(self, a: __m256i, b: __m256i) -> __m256i {
+        // SAFETY: `self` proves AVX2.
+        unsafe { _mm256_mullo_epi32(a, b) }
+    }
+
+    #[inline(always)]
+    fn byte_sum(self, a: __m256i) -> __m256i {
+        // SAFETY: `self` proves AVX2.
+        unsafe {
+            let pairs = _mm256_maddubs_epi16(a, _mm256_set1_epi8(1));
+            _mm256_madd_epi16(pairs, _mm256_set1_epi16(1))
+        }
+    }
+
+    #[inline(always)]
+    fn to_f32(self, a: __m256i) -> __m256 {
+        // SAFETY: `self` proves AVX.
+        unsafe { _mm256_cvtepi32_ps(a) }
+    }
+
+    #[inline(always)]
+    fn bits_as_f32(self, a: __m256i) -> __m256 {
+        // SAFETY: `self` proves AVX.
+        unsafe { _mm256_castsi256_ps(a) }
+    }
+}

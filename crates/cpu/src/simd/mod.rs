@@ -1,0 +1,175 @@
+//! Vector instructions behind tokens.
+//!
+//! A value of a type that implements [`Simd`] proves that the processor has the instructions its methods
+//! use, so that kernels are written once, over `S: Simd`, in safe code. All levels have vectors of
+//! [`LANES`] numbers and add their lanes in the same order ([`Simd::sums`]); levels differ in the bits of
+//! a result only where one fuses a multiplication with an addition.
+//!
+//! A kernel is an `#[inline(always)]` function called inside [`Simd::vectorize`], which is compiled with
+//! the level's instructions switched on.
+
+#[cfg(target_arch = "x86_64")]
+pub(crate) mod avx2;
+pub(crate) mod math;
+pub(crate) mod scalar;
+
+use std::fmt;
+
+/// Numbers in a vector.
+pub(crate) const LANES: usize = 8;
+
+/// A set of vector instructions that the processor is known to have.
+pub(crate) trait Simd: Copy + Send + Sync + 'static {
+    /// Eight `f32`.
+    type F32: Copy;
+    /// Eight `u32`.
+    type U32: Copy;
+
+    /// Runs `work` compiled with this level's instructions.
+    fn vectorize<R>(self, work: impl FnOnce() -> R) -> R;
+
+    /// The same number in all lanes.
+    fn splat(self, value: f32) -> Self::F32;
+    /// Lane i is `from[i]`.
+    fn load(self, from: &[f32; LANES]) -> Self::F32;
+    /// `to[i]` becomes lane i.
+    fn store(self, value: Self::F32, to: &mut [f32; LANES]);
+    /// Eight little-endian `f32`.
+    fn load_f32_bytes(self, from: &[u8; 4 * LANES]) -> Self::F32;
+    /// Eight little-endian halves.
+    fn load_f16_bytes(self, from: &[u8; 2 * LANES]) -> Self::F32;
+    /// Eight little-endian upper halves of `f32`.
+    fn load_bf16_bytes(self, from: &[u8; 2 * LANES]) -> Self::F32;
+    /// Eight little-endian halves, rounded to nearest even.
+    fn store_f16_bytes(self, value: Self::F32, to: &mut [u8; 2 * LANES]);
+    /// Rounded to the nearest half, ties to even.
+    fn round_to_f16(self, value: Self::F32) -> Self::F32;
+
+    /// `a + b`.
+    fn add(self, a: Self::F32, b: Self::F32) -> Self::F32;
+    /// `a - b`.
+    fn sub(self, a: Self::F32, b: Self::F32) -> Self::F32;
+    /// `a * b`.
+    fn mul(self, a: Self::F32, b: Self::F32) -> Self::F32;
+    /// `a / b`.
+    fn div(self, a: Self::F32, b: Self::F32) -> Self::F32;
+    /// `a * b + c`, with one rounding where the level has such an instruction.
+    fn mul_add(self, a: Self::F32, b: Self::F32, c: Self::F32) -> Self::F32;
+    /// The larger of each pair, and `b` where one of them is NaN.
+    fn max(self, a: Self::F32, b: Self::F32) -> Self::F32;
+    /// The smaller of each pair, and `b` where one of them is NaN.
+    fn min(self, a: Self::F32, b: Self::F32) -> Self::F32;
+    /// The nearest whole number, ties to even.
+    fn round(self, a: Self::F32) -> Self::F32;
+    /// `2^a` for whole numbers from -126 to 127.
+    fn power_of_two(self, a: Self::F32) -> Self::F32;
+    /// The lanes of each of four vectors added up, as `((0 + 1) + (2 + 3)) + ((4 + 5) + (6 + 7))`.
+    fn sums(self, vectors: [Self::F32; 4]) -> [f32; 4];
+    /// The largest lane.
+    fn largest(self, a: Self::F32) -> f32;
+    /// Pairs lane i with lane i + `stride` (1, 2 or 4; bit clear in i) and makes them their sum and difference.
+    fn butterfly(self, stride: usize, a: Self::F32) -> Self::F32;
+
+    /// The same number in all lanes.
+    fn splat_u32(self, value: u32) -> Self::U32;
+    /// Lane i is `from[i]`.
+    fn load_u32(self, from: &[u32; LANES]) -> Self::U32;
+    /// Lane i is the little-endian word at byte `first + i * stride`.
+    fn gather(self, bytes: &[u8], first: usize, stride: usize) -> Self::U32;
+    /// Lane i is lane i - 1, lane 0 is lane 7.
+    fn rotate_lanes(self, a: Self::U32) -> Self::U32;
+    /// `a & b`.
+    fn and(self, a: Self::U32, b: Self::U32) -> Self::U32;
+    /// `a | b`.
+    fn or(self, a: Self::U32, b: Self::U32) -> Self::U32;
+    /// `a ^ b`.
+    fn xor(self, a: Self::U32, b: Self::U32) -> Self::U32;
+    /// `a << bits`, lane by lane; 0 from 32 on.
+    fn shl(self, a: Self::U32, bits: Self::U32) -> Self::U32;
+    /// `a >> bits`, lane by lane; 0 from 32 on.
+    fn shr(self, a: Self::U32, bits: Self::U32) -> Self::U32;
+    /// `a >> 3` as signed numbers.
+    fn shr_3_signed(self, a: Self::U32) -> Self::U32;
+    /// `a + b` modulo 2^32.
+    fn wrapping_add(self, a: Self::U32, b: Self::U32) -> Self::U32;
+    /// `a * b` modulo 2^32.
+    fn wrapping_mul(self, a: Self::U32, b: Self::U32) -> Self::U32;
+    /// The sum of the four bytes of each lane.
+    fn byte_sum(self, a: Self::U32) -> Self::U32;
+    /// As numbers; below 2^31.
+    fn to_f32(self, a: Self::U32) -> Self::F32;
+    /// The numbers that have these bits.
+    fn bits_as_f32(self, a: Self::U32) -> Self::F32;
+}
+
+/// Which vector instructions a device uses.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum SimdLevel {
+    /// Plain code for any processor.
+    Scalar,
+    /// x86-64 with AVX2, FMA and F16C.
+    Avx2,
+}
+
+impl fmt::Display for SimdLevel {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.pad(match self {
+            SimdLevel::Scalar => "scalar",
+            SimdLevel::Avx2 => "avx2",
+        })
+    }
+}
+
+/// A token of the level chosen when the device was made.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Instructions {
+    /// [`SimdLevel::Scalar`].
+    Scalar(scalar::Scalar),
+    /// [`SimdLevel::Avx2`].
+    #[cfg(target_arch = "x86_64")]
+    Avx2(avx2::Avx2),
+}
+
+impl Instructions {
+    /// The token of `level`, or none if this processor lacks it.
+    pub(crate) fn of(level: SimdLevel) -> Option<Instructions> {
+        match level {
+            SimdLevel::Scalar => Some(Instructions::Scalar(scalar::Scalar)),
+            #[cfg(target_arch = "x86_64")]
+            SimdLevel::Avx2 => avx2::Avx2::detect().map(Instructions::Avx2),
+            #[cfg(not(target_arch = "x86_64"))]
+            SimdLevel::Avx2 => None,
+        }
+    }
+
+    /// The best level of this processor.
+    pub(crate) fn best() -> Instructions {
+        Instructions::of(SimdLevel::Avx2).unwrap_or(Instructions::Scalar(scalar::Scalar))
+    }
+
+    /// Which level this is.
+    pub(crate) fn level(self) -> SimdLevel {
+        match self {
+            Instructions::Scalar(_) => SimdLevel::Scalar,
+            #[cfg(target_arch = "x86_64")]
+            Instructions::Avx2(_) => SimdLevel::Avx2,
+        }
+    }
+}
+
+/// Runs a block once for each level that this processor has, with the level's token under the name given.
+#[cfg(test)]
+macro_rules! levels {
+    (|$simd:ident| $work:expr) => {{
+        {
+            let $simd = crate::simd::scalar::Scalar;
+            $work
+        }
+        #[cfg(target_arch = "x86_64")]
+        if let Some($simd) = crate::simd::avx2::Avx2::detect() {
+            $work
+        }
+    }};
+}
+#[cfg(test)]
+pub(crate) use levels;

@@ -1,0 +1,38 @@
+//! The conformance suite on every instruction level that this processor has, with one, two and three threads.
+#![expect(clippy::print_stdout, reason = "a level that this processor lacks is said to be skipped")]
+
+use cpu::{Cpu, CpuOptions, SimdLevel};
+use program::Device;
+use program::conformance::{self, Case};
+
+/// Runs cases on some levels, each with a number of threads, and fails with a line for each that failed.
+fn assert_conforms(cases: &[Case], configurations: &[(SimdLevel, usize)]) {
+    for (level, threads) in configurations {
+        let options = CpuOptions { threads: Some(*threads), simd: Some(*level) };
+        if let Err(error) = Cpu::new(options) {
+            assert_eq!(*level, SimdLevel::Avx2, "{error}");
+            println!("skipped: {error}");
+            continue;
+        }
+        let make =
+            || -> Box<dyn Device> { Box::new(Cpu::new(options).expect("the same options were fine before")) };
+        let failures = conformance::failures(cases, &mut { make });
+        assert!(failures.is_empty(), "{level}, {threads} threads:\n{}", failures.join("\n"));
+    }
+}
+
+#[test]
+fn every_operation_is_that_of_the_reference() {
+    let configurations = [(SimdLevel::Scalar, 2), (SimdLevel::Avx2, 1), (SimdLevel::Avx2, 3)];
+    assert_conforms(&conformance::cases(), &configurations);
+}
+
+#[test]
+fn caches_hold_what_their_format_says() {
+    assert_conforms(&conformance::cache_formats(), &[(SimdLevel::Scalar, 1), (SimdLevel::Avx2, 3)]);
+}
+
+#[test]
+fn the_bits_of_a_row_depend_on_its_own_sequence_alone() {
+    assert_conforms(&conformance::row_invariance(), &[(SimdLevel::Scalar, 1), (SimdLevel::Avx2, 2)]);
+}
