@@ -5,6 +5,7 @@
 
 #![expect(clippy::unwrap_used, clippy::print_stdout, reason = "tests fail by panics and say what they skip")]
 
+mod on_cpu;
 mod runner;
 
 use std::path::{Path, PathBuf};
