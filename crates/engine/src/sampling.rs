@@ -1,10 +1,7 @@
 //! How a request wants its tokens drawn.
 
-mod random;
-
 use program::Draw;
-
-pub use random::random;
+use program::random::SplitMix64;
 
 /// The sampling settings of one request. What each filter does, and in which order, is told in
 /// [`program::draw`].
@@ -29,12 +26,44 @@ impl Sampling {
     /// How to draw the token at `place` of the sequence. It depends on the seed and the place alone, so
     /// that a request gives the same text whoever shares its steps and however often it is begun anew.
     pub fn draw(&self, place: u32) -> Draw {
+        // Seeds and places are small numbers; the place is scattered first so that no two pairs meet.
+        let scattered = SplitMix64::new(u64::from(place)).bits();
+        let random = SplitMix64::new(self.seed ^ scattered).uniform();
         Draw {
             temperature: self.temperature,
             top_k: self.top_k,
             top_p: self.top_p,
             min_p: self.min_p,
-            random: random(self.seed, place),
+            random,
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn random(seed: u64, place: u32) -> f32 {
+        Sampling { seed, ..Sampling::GREEDY }.draw(place).random
+    }
+
+    #[test]
+    fn seed_and_place_alone_make_the_random_number() {
+        assert_eq!(random(7, 3), random(7, 3));
+        assert_ne!(random(7, 3), random(8, 3));
+        assert_ne!(random(7, 3), random(7, 4));
+        assert_ne!(random(7, 4), random(8, 3));
+    }
+
+    #[test]
+    fn the_random_numbers_of_many_seeds_and_places_fill_the_unit_interval_evenly() {
+        let mut tenths = [0; 10];
+        for seed in 0..100 {
+            for place in 0..100 {
+                tenths[(random(seed, place) * 10.0) as usize] += 1;
+            }
+        }
+        // 1,000 each are expected, with a standard deviation of 30.
+        assert!(tenths.iter().all(|count| (850..1150).contains(count)), "{tenths:?}");
     }
 }

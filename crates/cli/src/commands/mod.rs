@@ -1,0 +1,43 @@
+//! One file a command.
+
+mod eval;
+mod inspect;
+mod run;
+mod verify;
+
+use anyhow::Result;
+use clap::Subcommand;
+
+/// What to do.
+#[derive(Debug, Subcommand)]
+pub(crate) enum Command {
+    /// Continue a text
+    Run(run::RunArgs),
+    /// Show a model's tensors and what it takes in memory
+    Inspect(inspect::InspectArgs),
+    /// Measure perplexity, and the divergence from a better model
+    Eval(eval::EvalArgs),
+    /// Compare a device with the reference, operation by operation
+    Verify(verify::VerifyArgs),
+}
+
+/// How a command that ran to its end turned out.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Verdict {
+    /// As it should.
+    Good,
+    /// Two things that should be equal are not.
+    Mismatch,
+}
+
+impl Command {
+    /// Does it.
+    pub(crate) fn run(self) -> Result<Verdict> {
+        match self {
+            Command::Run(args) => run::run(&args),
+            Command::Inspect(args) => inspect::run(&args),
+            Command::Eval(args) => eval::run(&args),
+            Command::Verify(args) => verify::run(&args),
+        }
+    }
+}

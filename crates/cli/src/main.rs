@@ -1,0 +1,48 @@
+//! The command `billfish`: the only room for flags, printed lines and exit codes.
+//!
+//! Text and JSON that somebody asked for go to stdout; bars, notes and errors go to stderr. Exit codes: 0
+//! good, 1 an error (one sentence), 2 wrong usage, 3 a mismatch that `verify` was asked to find.
+#![forbid(unsafe_code)]
+
+mod commands;
+mod memory;
+mod model_args;
+mod progress;
+mod report;
+
+use std::ffi::OsString;
+use std::process::ExitCode;
+
+use clap::Parser;
+
+use crate::commands::{Command, Verdict};
+
+/// Runs language models with trellis-coded (EXL3) weights.
+#[derive(Debug, Parser)]
+#[command(name = "billfish", version, arg_required_else_help = true, after_help = EXAMPLES)]
+struct Cli {
+    #[command(subcommand)]
+    command: Command,
+}
+
+const EXAMPLES: &str = "\
+Examples:
+  billfish run models/tiny-glm -p \"Once upon a time\"
+  billfish inspect --shape glm-4.7-flash --bits 4 -c 8192
+  billfish eval models/tiny-glm --text text.txt --window 512
+  billfish verify models/tiny-glm --against reference";
+
+fn main() -> ExitCode {
+    let cli = Cli::parse_from(std::env::args_os().map(spelled_out));
+    match cli.command.run() {
+        Ok(Verdict::Good) => ExitCode::SUCCESS,
+        Ok(Verdict::Mismatch) => ExitCode::from(3),
+        Err(error) => report::exit_code(&error),
+    }
+}
+
+/// `-cq`, which users of other programs type, as the long option that it stands for: a single dash with
+/// two letters would be read as `-c q`.
+fn spelled_out(argument: OsString) -> OsString {
+    if argument == "-cq" { "--kv-cache-dtype".into() } else { argument }
+}
