@@ -267,10 +267,11 @@ impl<'a> Builder<'a> {
     /// [`Op::Route`]: chosen experts and gates.
     ///
     /// # Errors
-    /// If the bias is missing, or the numbers of experts differ.
+    /// If the bias is missing, or the numbers of experts and groups do not fit together.
     pub fn route(&mut self, logits: Val, bias: Option<&str>, how: Routing) -> Result<(Val, Val)> {
-        require(logits.cols == how.experts && (1..=how.experts).contains(&how.top_k), "route", || {
-            format!("{} logits, {} of {} experts", logits.cols, how.top_k, how.experts)
+        require(logits.cols == how.experts && how.fits(), "route", || {
+            let within = how.groups.map(|groups| format!(" within {groups}")).unwrap_or_default();
+            format!("{} logits, {} of {} experts{within}", logits.cols, how.top_k, how.experts)
         })?;
         let bias = bias.map(|name| self.weight(name, Kind::Vector { len: how.experts })).transpose()?;
         let ids = self.val(logits.rows, how.top_k, Role::Index);

@@ -50,6 +50,6 @@ pub use device::{CacheSize, Device, Memory, ModelSpec, Options, Program, Program
 pub use draw::Draw;
 pub use error::{Error, Result};
 pub use op::{Activation, Cols, Glu, Gqa, Heads, Mla, Op, Pairing, Role, Rope, Rows, Val};
-pub use routing::{Gates, Routing, Score};
+pub use routing::{Gates, Groups, Routing, Score};
 pub use step::{Answer, Outcome, Output, Sequence, Step, Token, Want};
 pub use weight::{Dtype, HostTensor, Kind, Storage, WeightId, WeightSpec};

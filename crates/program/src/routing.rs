@@ -1,24 +1,62 @@
 //! How a mixture of experts chooses: the kinds of router that models have.
 
+use std::fmt;
+
 use crate::random::SplitMix64;
 
 /// How router logits become chosen experts and their gates.
 ///
-/// 1. `score = score_fn(logits)`, in f32 over all experts.
-/// 2. The `top_k` experts with the largest `score + bias` are chosen, best first, ties to the lower index.
-/// 3. `gate = score` (without the bias), perhaps divided by the sum over the chosen, then times `scale`.
+/// 1. `score = score_fn(logits)`, in f32 over all experts; `key = score + bias`.
+/// 2. With `groups`, the experts of all groups but the best ones are out.
+/// 3. The `top_k` experts with the largest keys are chosen, best first, ties to the lower index.
+/// 4. `gate = score` (without the bias), perhaps divided by the sum over the chosen, then times `scale`.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Routing {
     /// How many experts there are.
     pub experts: u32,
     /// How many a token uses.
     pub top_k: u32,
+    /// Which groups of experts a token may choose from; none where it may choose from all experts.
+    pub groups: Option<Groups>,
     /// What a logit is turned into.
     pub score: Score,
     /// Whether gates are made to sum to one.
     pub gates: Gates,
     /// What every gate is multiplied by at the end.
     pub scale: f32,
+}
+
+impl Routing {
+    /// Whether its numbers fit together.
+    pub(crate) fn fits(&self) -> bool {
+        let Routing { experts, top_k, .. } = *self;
+        let groups_fit = |Groups { count, chosen }: Groups| {
+            (1..=count).contains(&chosen)
+                && experts.is_multiple_of(count)
+                && experts / count >= 2
+                && top_k <= experts / count * chosen
+        };
+        (1..=experts).contains(&top_k) && self.groups.is_none_or(groups_fit)
+    }
+}
+
+/// Experts in groups of neighbours, of which a token uses a few, so that its experts lie on few machines.
+///
+/// A group is worth the sum of its two largest keys. The `chosen` groups of the largest worth stay, ties to the
+/// lower index. An expert of another group is out whatever its key: keys can be negative (a bias can
+/// outweigh its score), so a key of 0 would not keep it out.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Groups {
+    /// How many groups there are: each has `experts / count` experts, two or more.
+    pub count: u32,
+    /// How many of them stay; together they have `top_k` experts or more.
+    pub chosen: u32,
+}
+
+impl fmt::Display for Groups {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(formatter, "{} of {} groups", self.chosen, self.count)
+    }
 }
 
 /// What a router's logits are turned into.
@@ -28,8 +66,8 @@ pub enum Score {
     Softmax,
     /// `1 / (1 + exp(-l))`.
     Sigmoid,
-    /// Not the logits but [`hashed_experts`] chooses, and every score is 1. For synthetic models, whose
-    /// random routers would send all tokens to a few experts.
+    /// Not the logits but [`hashed_experts`] chooses, of all groups, and every score is 1. For synthetic
+    /// models, whose random routers would send all tokens to a few experts.
     Hash {
         /// Makes the layers of a model differ.
         layer: u32,
@@ -70,7 +108,26 @@ pub fn hashed_experts(token: u32, position: u32, layer: u32, experts: u32, chose
 
 #[cfg(test)]
 mod tests {
-    use super::hashed_experts;
+    use super::*;
+
+    #[test]
+    fn groups_fit_if_they_divide_the_experts_and_leave_enough_of_them() {
+        let fits = |[experts, top_k, count, chosen]: [u32; 4]| {
+            let groups = Some(Groups { count, chosen });
+            Routing { experts, top_k, groups, score: Score::Sigmoid, gates: Gates::Raw, scale: 1.0 }.fits()
+        };
+        assert!([[256, 8, 8, 4], [4, 2, 2, 1], [4, 4, 1, 1], [6, 6, 3, 3]].into_iter().all(fits));
+        let unfit = [
+            [256, 8, 7, 4],
+            [4, 3, 2, 1],
+            [4, 1, 4, 4],
+            [4, 1, 2, 0],
+            [4, 1, 2, 3],
+            [4, 1, 0, 0],
+            [4, 0, 2, 1],
+        ];
+        assert!(!unfit.into_iter().any(fits));
+    }
 
     #[test]
     fn hashed_experts_are_distinct_spread_evenly_and_depend_on_each_number() {

@@ -205,7 +205,11 @@ fn of_routing(how: &Routing) -> String {
         Gates::Raw => "raw".to_owned(),
         Gates::Normalised { epsilon } => format!("normalised with {epsilon:e}"),
     };
-    format!("{} of {} by {score}, gates {gates}, scale {}", how.top_k, how.experts, how.scale)
+    let within = match how.groups {
+        Some(groups) => format!(" within {groups}"),
+        None => String::new(),
+    };
+    format!("{} of {}{within} by {score}, gates {gates}, scale {}", how.top_k, how.experts, how.scale)
 }
 
 #[cfg(test)]

@@ -40,7 +40,7 @@ fn a_device_that_ignores_the_format_of_caches_is_caught() {
 
 #[test]
 fn a_wrong_operation_is_caught_by_the_cases_that_bear_its_name() {
-    let faults: [(&str, ChangeOp); 15] = [
+    let faults: [(&str, ChangeOp); 17] = [
         ("rms_norm", |op| {
             if let Op::RmsNorm { eps, .. } = op {
                 *eps = 1e-6;
@@ -94,6 +94,18 @@ fn a_wrong_operation_is_caught_by_the_cases_that_bear_its_name() {
                 && how.score == Score::Sigmoid
             {
                 how.score = Score::Softmax;
+            }
+        }),
+        ("route", |op| {
+            if let Op::Route { how, .. } = op {
+                how.groups = None;
+            }
+        }),
+        ("route", |op| {
+            if let Op::Route { how, .. } = op
+                && let Some(groups) = &mut how.groups
+            {
+                groups.chosen = groups.count;
             }
         }),
         ("route", |op| {

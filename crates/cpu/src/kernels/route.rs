@@ -3,14 +3,18 @@
 //! One thread: some experts' worth of comparisons a row. Traffic: 4 bytes an expert and row.
 
 use program::routing::hashed_experts;
-use program::{Gates, Routing, Score};
+use program::{Gates, Groups, Routing, Score};
 
 use super::{Rows, Work};
 
-/// The work space of [`route`]: scores and keys.
+/// The work space of [`route`]: scores and keys of experts, and what groups are worth.
 pub(crate) fn work(how: &Routing) -> Work {
-    Work { shared: 2 * how.experts as usize, thread: 0 }
+    let groups = how.groups.map_or(0, |groups| groups.count as usize);
+    Work { shared: 2 * how.experts as usize + groups, thread: 0 }
 }
+
+/// The first number of all in the total order: the negative NaN with all bits set.
+const LEAST: f32 = f32::from_bits(u32::MAX);
 
 /// What is known of the rows apart from their logits.
 pub(crate) struct Identity<'a> {
@@ -29,7 +33,8 @@ pub(crate) fn route(
 ) {
     let top_k = how.top_k as usize;
     let chosen = &mut rows.chosen[..top_k];
-    let (scores, keys) = shared[..2 * logits.cols()].split_at_mut(logits.cols());
+    let (scores, rest) = shared.split_at_mut(logits.cols());
+    let (keys, worths) = rest.split_at_mut(logits.cols());
     let results = ids.chunks_exact_mut(top_k).zip(gates.chunks_exact_mut(top_k));
     for (row, (ids, gates)) in results.enumerate() {
         if let Score::Hash { layer } = how.score {
@@ -40,6 +45,9 @@ pub(crate) fn route(
             keys.copy_from_slice(scores);
             for (key, bias) in keys.iter_mut().zip(bias.unwrap_or_default()) {
                 *key += bias;
+            }
+            if let Some(groups) = how.groups {
+                rule_out(keys, groups, &mut worths[..groups.count as usize]);
             }
             for (expert, gate) in chosen.iter_mut().zip(&mut *gates) {
                 let best = take_best(keys);
@@ -76,6 +84,30 @@ fn score(logits: &[f32], score: Score, scores: &mut [f32]) {
     }
 }
 
+/// Makes the keys of all groups but the best ones minus infinity. `worths` is room for a number a group.
+fn rule_out(keys: &mut [f32], groups: Groups, worths: &mut [f32]) {
+    let size = keys.len() / worths.len();
+    for (worth, keys) in worths.iter_mut().zip(keys.chunks_exact(size)) {
+        let (mut best, mut second) = (LEAST, LEAST);
+        for key in keys {
+            if key.total_cmp(&best).is_gt() {
+                (best, second) = (*key, best);
+            } else if key.total_cmp(&second).is_gt() {
+                second = *key;
+            }
+        }
+        *worth = best + second;
+    }
+    for _ in 0..groups.chosen {
+        take_best(worths);
+    }
+    for (worth, keys) in worths.iter().zip(keys.chunks_exact_mut(size)) {
+        if worth.to_bits() != LEAST.to_bits() {
+            keys.fill(f32::NEG_INFINITY);
+        }
+    }
+}
+
 /// The index of the largest key, the lowest of equal ones; its key becomes the smallest there is.
 fn take_best(keys: &mut [f32]) -> usize {
     let mut best = 0;
@@ -84,8 +116,7 @@ fn take_best(keys: &mut [f32]) -> usize {
             best = index;
         }
     }
-    // The negative NaN with all bits set comes first in the total order.
-    keys[best] = f32::from_bits(u32::MAX);
+    keys[best] = LEAST;
     best
 }
 
@@ -98,12 +129,13 @@ mod tests {
         let (mut ids, mut gates) = (vec![0.0; how.top_k as usize], vec![0.0; how.top_k as usize]);
         let identity = Identity { tokens: &[5], positions: &[9], chosen: &mut vec![0; experts] };
         let logits = Rows::new(logits, experts, 0, experts);
-        route((logits, identity), (how, bias), (&mut ids, &mut gates), &mut vec![0.0; 2 * experts]);
+        let mut shared = vec![0.0; work(how).shared];
+        route((logits, identity), (how, bias), (&mut ids, &mut gates), &mut shared);
         (ids, gates)
     }
 
     fn routing(experts: u32, top_k: u32, score: Score) -> Routing {
-        Routing { experts, top_k, score, gates: Gates::Raw, scale: 1.0 }
+        Routing { experts, top_k, groups: None, score, gates: Gates::Raw, scale: 1.0 }
     }
 
     #[test]
@@ -119,6 +151,21 @@ mod tests {
         let (ids, gates) = chosen(&[0.0, 2.0, 1.0], Some(&[10.0, -10.0, 0.0]), &how);
         assert_eq!(ids, [0.0, 2.0]);
         assert_eq!(gates, [0.5, 1.0 / (1.0 + (-1.0f32).exp())]);
+    }
+
+    #[test]
+    fn only_experts_of_the_groups_with_the_best_two_are_chosen_however_small_their_keys() {
+        let within = |count, chosen| Routing {
+            groups: Some(Groups { count, chosen }),
+            ..routing(6, 2, Score::Sigmoid)
+        };
+        let logits = [0.0, 0.0, 3.0, -3.0, 0.25, 0.25];
+        // The sums of scores are 1, 1 and 1.12; then the first two tie.
+        assert_eq!(chosen(&logits, None, &within(3, 1)).0, [4.0, 5.0]);
+        assert_eq!(chosen(&[0.0; 6], None, &within(3, 2)).0, [0.0, 1.0]);
+        // With a bias of -2 every key is negative, and no expert of another group must look better.
+        assert_eq!(chosen(&logits, Some(&[-2.0; 6]), &within(3, 1)).0, [4.0, 5.0]);
+        assert_eq!(chosen(&logits, Some(&[-2.0, -2.0, -5.0, -2.0, -5.0, -5.0]), &within(3, 1)).0, [0.0, 1.0]);
     }
 
     #[test]

@@ -79,6 +79,7 @@ fn mixture(config: &Config) -> Result<Mixture> {
         routing: Routing {
             experts: Mixture::experts(config)?,
             top_k: config.count("num_experts_per_tok")?,
+            groups: None,
             score: Score::Sigmoid,
             gates: Mixture::gates(config.optional_flag("norm_topk_prob")?.unwrap_or(true), 1e-20),
             scale: config.number("routed_scaling_factor")? as f32,

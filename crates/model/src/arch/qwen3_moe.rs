@@ -52,6 +52,7 @@ fn mixture(config: &Config) -> Result<Mixture> {
         routing: Routing {
             experts: Mixture::experts(config)?,
             top_k: config.count("num_experts_per_tok")?,
+            groups: None,
             score: Score::Softmax,
             gates: Mixture::gates(config.flag("norm_topk_prob")?, 0.0),
             scale: 1.0,

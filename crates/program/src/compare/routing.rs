@@ -2,7 +2,8 @@
 
 use super::Logits;
 use super::report::Both;
-use crate::{Routing, Score};
+use crate::reference::{stay, worths};
+use crate::{Groups, Routing, Score};
 
 /// A row for which the other device chose other experts than the reference.
 #[derive(Clone, Debug, PartialEq)]
@@ -17,7 +18,9 @@ pub struct Choice {
     pub other: Vec<u32>,
     /// How far apart the exchanged experts are in what they are chosen by (score + bias), computed from the
     /// reference's logits: the best of those that only the reference chose less the worst of those that only
-    /// the other device chose. Infinite where experts are chosen by a hash, which has no near ties.
+    /// the other device chose. Where it chose from a group that was out, the gap is that of the groups: the
+    /// least worth of those that stay less the least worth of those that it chose from. Infinite where experts are
+    /// chosen by a hash, which has no near ties.
     pub gap: f32,
 }
 
@@ -60,7 +63,7 @@ pub(super) fn compare(
         let of_row = row * top_k..(row + 1) * top_k;
         let chosen = |ids: &[f32]| ids[of_row.clone()].iter().map(|id| *id as u32).collect::<Vec<u32>>();
         let (reference, other) = (chosen(&ids.want), chosen(&ids.got));
-        match gap(keys, (&reference, &other)) {
+        match gap(keys, how.groups, (&reference, &other)) {
             Some(gap) => {
                 let gap = if matches!(how.score, Score::Hash { .. }) { f32::INFINITY } else { gap };
                 choices.push(Choice { op, row, reference, other, gap });
@@ -75,18 +78,32 @@ pub(super) fn compare(
 }
 
 /// None if both chose the same experts.
-fn gap(keys: &[f32], (reference, other): (&[u32], &[u32])) -> Option<f32> {
+fn gap(keys: &[f32], groups: Option<Groups>, (reference, other): (&[u32], &[u32])) -> Option<f32> {
     let key = |expert: u32| keys.get(expert as usize).copied().unwrap_or(f32::NEG_INFINITY);
-    let only =
-        |a: &[u32], b: &[u32]| a.iter().filter(|id| !b.contains(id)).map(|id| key(*id)).collect::<Vec<_>>();
+    let only = |a: &[u32], b: &[u32]| a.iter().copied().filter(|id| !b.contains(id)).collect::<Vec<_>>();
     let (dropped, taken) = (only(reference, other), only(other, reference));
     if dropped.is_empty() && taken.is_empty() {
         return None;
     }
-    let best = dropped.into_iter().fold(f32::NEG_INFINITY, f32::max);
-    let worst = taken.into_iter().fold(f32::INFINITY, f32::min);
+    if let Some(gap) = groups.and_then(|groups| gap_of_groups(keys, groups, &taken)) {
+        return Some(gap);
+    }
+    let best = dropped.into_iter().map(key).fold(f32::NEG_INFINITY, f32::max);
+    let worst = taken.into_iter().map(key).fold(f32::INFINITY, f32::min);
     // An expert taken twice leaves a place that nobody took.
     Some(if worst.is_finite() { best - worst } else { f32::INFINITY })
+}
+
+/// None if all experts that were taken belong to groups that stay.
+fn gap_of_groups(keys: &[f32], groups: Groups, taken: &[u32]) -> Option<f32> {
+    let worths = worths(keys, groups);
+    let stay = stay(&worths, groups);
+    let size = keys.len() / groups.count as usize;
+    let group_of = |expert: &u32| Some(*expert as usize / size).filter(|group| *group < stay.len());
+    let out = taken.iter().filter_map(group_of).filter(|group| !stay[*group]);
+    let out = out.map(|group| worths[group]).reduce(f32::min)?;
+    let kept = worths.iter().zip(&stay).filter(|(_, stays)| **stays).map(|(worth, _)| *worth);
+    Some(kept.fold(f32::INFINITY, f32::min) - out)
 }
 
 /// The gates of one row in ascending order of their experts.
@@ -103,10 +120,23 @@ mod tests {
     #[test]
     fn the_gap_lies_between_the_best_dropped_and_the_worst_taken_expert() {
         let keys = [0.9, 0.5, 0.75, 0.25, 0.375];
-        assert_eq!(gap(&keys, (&[0, 2], &[2, 0])), None);
-        assert_eq!(gap(&keys, (&[0, 2], &[0, 1])), Some(0.25));
-        assert_eq!(gap(&keys, (&[2, 1], &[3, 4])), Some(0.5));
-        assert_eq!(gap(&keys, (&[0, 2], &[0, 0])), Some(f32::INFINITY));
-        assert_eq!(gap(&keys, (&[0, 2], &[0, 9])), Some(f32::INFINITY));
+        assert_eq!(gap(&keys, None, (&[0, 2], &[2, 0])), None);
+        assert_eq!(gap(&keys, None, (&[0, 2], &[0, 1])), Some(0.25));
+        assert_eq!(gap(&keys, None, (&[2, 1], &[3, 4])), Some(0.5));
+        assert_eq!(gap(&keys, None, (&[0, 2], &[0, 0])), Some(f32::INFINITY));
+        assert_eq!(gap(&keys, None, (&[0, 2], &[0, 9])), Some(f32::INFINITY));
+    }
+
+    #[test]
+    fn an_expert_of_a_group_that_was_out_is_as_far_as_its_group() {
+        // Worths 1.25, 1.0 and 0.75: the last group is out.
+        let keys = [0.75, 0.5, 0.5, 0.5, 0.625, 0.125];
+        let gap = |other: &[u32]| gap(&keys, Some(Groups { count: 3, chosen: 2 }), (&[0, 1], other));
+        assert_eq!(gap(&[1, 0]), None);
+        assert_eq!(gap(&[0, 4]), Some(0.25));
+        assert_eq!(gap(&[4, 5]), Some(0.25));
+        // Within the groups that stay the keys count.
+        assert_eq!(gap(&[1, 2]), Some(0.25));
+        assert_eq!(gap(&[0, 99]), Some(f32::INFINITY));
     }
 }

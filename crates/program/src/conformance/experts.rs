@@ -8,7 +8,7 @@ use super::trial::Subject;
 use super::{Case, Check, EXACT, ROWS};
 use crate::random::{self, SplitMix64};
 use crate::{
-    Activation, Dtype, Gates, Glu, HostTensor, Kind, Op, Program, Role, Routing, Score, Storage, Val,
+    Activation, Dtype, Gates, Glu, Groups, HostTensor, Kind, Op, Program, Role, Routing, Score, Storage, Val,
     WeightId,
 };
 
@@ -18,13 +18,30 @@ pub(super) fn cases() -> Vec<Case> {
         [("softmax", Score::Softmax), ("sigmoid", Score::Sigmoid), ("hash", Score::Hash { layer: 5 })];
     for (name, score) in scores {
         for (experts, top_k) in [(64, 4), (128, 8), (32, 1), (5, 5), (1, 1), (37, 3)] {
-            for bias in [None, Some(WeightId(0))] {
-                let how = Routing { experts, top_k, score, gates: GATES[top_k as usize % 2], scale: 1.8 };
-                let with = if bias.is_some() { ", bias" } else { "" };
-                let name = format!("route by {name}, {top_k} of {experts}{with}");
+            for bias in [Bias::Absent, Bias::AroundOne] {
+                let gates = GATES[top_k as usize % 2];
+                let how = Routing { experts, top_k, groups: None, score, gates, scale: 1.8 };
+                let name = format!("route by {name}, {top_k} of {experts}{}", bias.name());
                 cases.push(Case::new(name, move |subject| route(subject, how, bias)));
             }
         }
+    }
+    for (score, bias, [experts, top_k, count, chosen]) in [
+        (Score::Sigmoid, Bias::Absent, [256, 8, 8, 4]),
+        (Score::Sigmoid, Bias::AroundOne, [256, 8, 8, 4]),
+        (Score::Sigmoid, Bias::BelowMinusOne, [256, 8, 8, 4]),
+        (Score::Sigmoid, Bias::AroundOne, [16, 4, 8, 4]),
+        (Score::Sigmoid, Bias::BelowMinusOne, [16, 4, 8, 4]),
+        (Score::Sigmoid, Bias::BelowMinusOne, [6, 3, 2, 1]),
+        (Score::Softmax, Bias::Absent, [15, 6, 3, 2]),
+        (Score::Softmax, Bias::Absent, [32, 2, 16, 1]),
+    ] {
+        let groups = Some(Groups { count, chosen });
+        let how = Routing { experts, top_k, groups, score, gates: GATES[0], scale: 2.5 };
+        let within = format!("within {chosen} of {count} groups");
+        let score = format!("{score:?}").to_lowercase();
+        let name = format!("route by {score}, {top_k} of {experts} {within}{}", bias.name());
+        cases.push(Case::new(name, move |subject| route(subject, how, bias)));
     }
     for mix in Mix::ALL {
         for (hidden, width) in [(160, 96), (256, 128), (128, 320)] {
@@ -43,17 +60,51 @@ pub(super) fn cases() -> Vec<Case> {
 
 const GATES: [Gates; 2] = [Gates::Normalised { epsilon: 1e-20 }, Gates::Raw];
 
+/// What is added to the scores for the choice.
+#[derive(Clone, Copy)]
+enum Bias {
+    Absent,
+    AroundOne,
+    /// Every key is negative, so that nothing but minus infinity keeps an expert out.
+    BelowMinusOne,
+}
+
+impl Bias {
+    fn name(self) -> &'static str {
+        match self {
+            Bias::Absent => "",
+            Bias::AroundOne => ", bias",
+            Bias::BelowMinusOne => ", negative keys",
+        }
+    }
+
+    fn weights(self, experts: u32) -> Vec<(WeightId, u32, HostTensor)> {
+        let kind = Kind::Vector { len: experts };
+        let tensor = match self {
+            Bias::Absent => return Vec::new(),
+            Bias::AroundOne => random::tensor(kind, Storage::Dense(Dtype::F32), 21),
+            Bias::BelowMinusOne => {
+                let mut random = SplitMix64::new(21);
+                let data = (0..experts).flat_map(|_| (-1.0 - random.uniform()).to_le_bytes()).collect();
+                HostTensor::Dense { kind, dtype: Dtype::F32, data, bias: None }
+            }
+        };
+        vec![(WeightId(0), 0, tensor)]
+    }
+}
+
 /// Logits are multiples of 1/64, so that different ones differ by more than an approximate exp errs, and
-/// equal ones are frequent: ties must go to the lower index.
-fn route(subject: &mut Subject<'_>, how: Routing, bias: Option<WeightId>) -> Check {
+/// equal ones are frequent: ties must go to the lower index. By softmax they are multiples of 1/2, so
+/// that groups tie as well; by sigmoid such groups would tie but for a rounding, since the scores of `l` and
+/// `-l` sum to 1.
+fn route(subject: &mut Subject<'_>, how: Routing, bias: Bias) -> Check {
     let logits = Val { role: Role::Logits, ..val(0, how.experts) };
     let ids = Val { role: Role::Index, ..val(1, how.top_k) };
     let gates = Val { role: Role::Logits, ..val(2, how.top_k) };
-    let weight = random::tensor(Kind::Vector { len: how.experts }, Storage::Dense(Dtype::F32), 21);
-    let setup = Setup {
-        weights: vec![(WeightId(0), 0, weight)],
-        ..Setup::of(&[Op::Route { logits, bias, how, ids, gates }])
-    };
+    let weights = bias.weights(how.experts);
+    let bias = weights.first().map(|(id, ..)| *id);
+    let steps = if how.score == Score::Softmax && how.groups.is_some() { 2.0 } else { 64.0 };
+    let setup = Setup { weights, ..Setup::of(&[Op::Route { logits, bias, how, ids, gates }]) };
     let mut trial = subject.trial(&setup)?;
     trial.tolerance = EXACT;
     let mut random = SplitMix64::new(22);
@@ -61,7 +112,7 @@ fn route(subject: &mut Subject<'_>, how: Routing, bias: Option<WeightId>) -> Che
         let tokens: Vec<u32> = (0..rows).map(|_| random.below(1000)).collect();
         let batch = Batch::default().and(&super::batch::pages_for(rows), 0, &tokens);
         let numbers = random.normals((rows * how.experts) as usize, 2.0);
-        let inputs = [(logits, numbers.into_iter().map(|x| (x * 64.0).round() / 64.0).collect())];
+        let inputs = [(logits, numbers.into_iter().map(|x| (x * steps).round() / steps).collect())];
         trial.compare(&batch, &inputs)?;
     }
     Ok(())

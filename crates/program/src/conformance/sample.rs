@@ -187,7 +187,7 @@ fn mixture(builder: &mut Builder<'_>, x: Val, layer: u32, score: Score) -> Resul
         other => other,
     };
     let gates = Gates::Normalised { epsilon: 1e-20 };
-    let how = Routing { experts: EXPERTS, top_k: 2, score, gates, scale: 1.8 };
+    let how = Routing { experts: EXPERTS, top_k: 2, groups: None, score, gates, scale: 1.8 };
     let logits = builder.router(x, &format!("{layer}.router"), EXPERTS)?;
     let routed = builder.route(logits, Some(&format!("{layer}.router_bias")), how)?;
     let spec = ExpertsSpec {

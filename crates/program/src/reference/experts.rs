@@ -3,7 +3,7 @@
 use super::elementwise::{act_mul, add};
 use super::linear::Matrix;
 use crate::routing::hashed_experts;
-use crate::{Activation, Gates, Routing, Score};
+use crate::{Activation, Gates, Groups, Routing, Score};
 
 /// The matrices of one gated feed-forward unit.
 #[derive(Clone, Copy)]
@@ -36,11 +36,11 @@ pub(super) fn route(logits: &[f32], bias: Option<&[f32]>, how: &Routing, row: Ro
             hashed_experts(row.token, row.position, layer, how.experts, &mut chosen);
         }
         Score::Softmax | Score::Sigmoid => {
-            let keys = keys(logits, bias, how);
-            let mut order: Vec<u32> = (0..how.experts).collect();
-            // A stable sort: equal keys stay in the order of their indices.
-            order.sort_by(|a, b| keys[*b as usize].total_cmp(&keys[*a as usize]));
-            chosen.copy_from_slice(&order[..how.top_k as usize]);
+            let mut keys = keys(logits, bias, how);
+            if let Some(groups) = how.groups {
+                rule_out(&mut keys, groups);
+            }
+            chosen.copy_from_slice(&descending(&keys)[..how.top_k as usize]);
         }
     }
     let mut gates: Vec<f32> = chosen.iter().map(|expert| scores[*expert as usize]).collect();
@@ -59,6 +59,41 @@ pub(crate) fn keys(logits: &[f32], bias: Option<&[f32]>, how: &Routing) -> Vec<f
         Some(bias) => add(&scores, bias),
         None => scores,
     }
+}
+
+/// Makes the keys of the groups that do not stay smaller than any other.
+fn rule_out(keys: &mut [f32], groups: Groups) {
+    let stay = stay(&worths(keys, groups), groups);
+    for (keys, stays) in keys.chunks_exact_mut(keys.len() / groups.count as usize).zip(stay) {
+        if !stays {
+            keys.fill(f32::NEG_INFINITY);
+        }
+    }
+}
+
+/// What each group of experts is worth: the sum of its two largest keys.
+pub(crate) fn worths(keys: &[f32], groups: Groups) -> Vec<f32> {
+    let worth = |keys: &[f32]| {
+        let mut keys = keys.to_vec();
+        keys.sort_by(|a, b| b.total_cmp(a));
+        keys[0] + keys[1]
+    };
+    keys.chunks_exact(keys.len() / groups.count as usize).map(worth).collect()
+}
+
+/// Whether each group stays.
+pub(crate) fn stay(worths: &[f32], groups: Groups) -> Vec<bool> {
+    let best = descending(worths);
+    let mut stay = vec![false; worths.len()];
+    best[..groups.chosen as usize].iter().for_each(|group| stay[*group as usize] = true);
+    stay
+}
+
+/// The indices of numbers in descending order; equal ones stay in the order of their indices.
+fn descending(numbers: &[f32]) -> Vec<u32> {
+    let mut order: Vec<u32> = (0..numbers.len() as u32).collect();
+    order.sort_by(|a, b| numbers[*b as usize].total_cmp(&numbers[*a as usize]));
+    order
 }
 
 fn scores(logits: &[f32], score: Score) -> Vec<f32> {
@@ -112,7 +147,7 @@ mod tests {
     const NOWHERE: Row = Row { token: 0, position: 0 };
 
     fn routing(experts: u32, top_k: u32, score: Score) -> Routing {
-        Routing { experts, top_k, score, gates: Gates::Raw, scale: 1.0 }
+        Routing { experts, top_k, groups: None, score, gates: Gates::Raw, scale: 1.0 }
     }
 
     fn assert_close(got: &[f32], want: &[f32]) {
@@ -156,6 +191,42 @@ mod tests {
         let (ids, _) =
             route(&[0.0, 0.0, 0.0], Some(&[0.0, 0.25, 0.25]), &routing(3, 1, Score::Sigmoid), NOWHERE);
         assert_eq!(ids, [1]);
+    }
+
+    /// Logits of experts whose sigmoid scores are these.
+    fn logits_of(scores: &[f32]) -> Vec<f32> {
+        scores.iter().map(|score| (score / (1.0 - score)).ln()).collect()
+    }
+
+    fn chosen_within(groups: Groups, top_k: u32, scores: &[f32], bias: Option<&[f32]>) -> Vec<u32> {
+        let how = Routing { groups: Some(groups), ..routing(scores.len() as u32, top_k, Score::Sigmoid) };
+        route(&logits_of(scores), bias, &how, NOWHERE).0
+    }
+
+    #[test]
+    fn a_group_is_worth_the_sum_of_its_two_best_experts() {
+        // The best expert is alone in its group of three, 0.9 + 0.1; the others have 0.6 + 0.5 and the largest
+        // sum of three, 0.4 + 0.4 + 0.4.
+        let scores = [0.9, 0.1, 0.1, 0.6, 0.5, 0.01, 0.4, 0.4, 0.4];
+        assert_eq!(chosen_within(Groups { count: 3, chosen: 1 }, 2, &scores, None), [3, 4]);
+        assert_eq!(chosen_within(Groups { count: 3, chosen: 2 }, 3, &scores, None), [0, 3, 4]);
+        assert_eq!(chosen_within(Groups { count: 3, chosen: 3 }, 3, &scores, None), [0, 3, 4]);
+    }
+
+    #[test]
+    fn groups_are_chosen_by_score_and_bias_and_ties_go_to_the_lower_group() {
+        let scores = [0.5, 0.5, 0.5, 0.5, 0.5, 0.5];
+        let groups = Groups { count: 3, chosen: 1 };
+        assert_eq!(chosen_within(groups, 2, &scores, None), [0, 1]);
+        assert_eq!(chosen_within(groups, 2, &scores, Some(&[0.0, 0.0, 0.0, 0.25, 0.25, 0.0])), [3, 2]);
+    }
+
+    #[test]
+    fn experts_of_other_groups_are_out_even_where_all_keys_are_negative() {
+        // Keys -0.5, -0.25 | -0.75, -0.875: were those of the second group 0, they would be the best.
+        let scores = [0.5, 0.75, 0.25, 0.125];
+        let groups = Groups { count: 2, chosen: 1 };
+        assert_eq!(chosen_within(groups, 2, &scores, Some(&[-1.0; 4])), [1, 0]);
     }
 
     #[test]

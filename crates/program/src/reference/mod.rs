@@ -29,4 +29,4 @@ mod values;
 mod weight;
 
 pub use device::Reference;
-pub(crate) use experts::keys;
+pub(crate) use experts::{keys, stay, worths};
