@@ -19,18 +19,42 @@ pub(crate) struct Supported {
     kinds: &'static [&'static str],
     /// The theta of a configuration that gives none, as the first ones of some architectures do.
     theta: Option<f64>,
+    /// How much of a head turns.
+    part: Part,
 }
 
+/// How much of a head turns.
+enum Part {
+    /// All of it.
+    Whole,
+    /// Its first dims; the configuration must say how many: `rotary_dim`, or the head times
+    /// `partial_rotary_factor`.
+    First,
+}
+
+const KINDS: &[&str] = &["default", "linear", "llama3", "yarn"];
+
 /// Llama's and Qwen's: all kinds, and transformers' default theta.
-pub(crate) const SCALED: Supported =
-    Supported { kinds: &["default", "linear", "llama3", "yarn"], theta: Some(10_000.0) };
+pub(crate) const WHOLE_HEADS: Supported =
+    Supported { kinds: KINDS, theta: Some(10_000.0), part: Part::Whole };
 
-/// Latent attention's: no scaling, since its YaRN also changes the softmax scale (`mscale`).
-pub(crate) const UNSCALED: Supported = Supported { kinds: &["default"], theta: None };
+/// GLM-4.5's and MiniMax-M2's: all kinds, on a part of each head.
+pub(crate) const PARTIAL_HEADS: Supported = Supported { kinds: KINDS, theta: None, part: Part::First };
 
-/// Reads the rotary embedding of `dims` dims.
-pub(crate) fn read(config: &Config, dims: u32, pairing: Pairing, supported: &Supported) -> Result<Rope> {
-    config.require("partial_rotary_factor", 1)?;
+/// Latent attention's, whose rotary dims are a part of their own.
+pub(crate) const LATENT: Supported =
+    Supported { kinds: &["default", "yarn"], theta: None, part: Part::Whole };
+
+/// A rotary embedding, and what its scaling asks of the attention.
+pub(crate) struct Rotary {
+    /// Angles, gain and pairing; two rotary dims a frequency.
+    pub(crate) rope: Rope,
+    /// What latent attention multiplies its scale by.
+    pub(crate) score_gain: f64,
+}
+
+/// Reads the rotary embedding of heads with `dims` dims.
+pub(crate) fn read(config: &Config, dims: u32, pairing: Pairing, supported: &Supported) -> Result<Rotary> {
     let (key, scaling) = match config.object("rope_parameters")? {
         Some(parameters) => ("rope_parameters", Some(parameters)),
         None => ("rope_scaling", config.object("rope_scaling")?),
@@ -50,20 +74,54 @@ pub(crate) fn read(config: &Config, dims: u32, pairing: Pairing, supported: &Sup
     if theta <= 1.0 {
         return Err(config.error("rope_theta", format!("is {theta}, more than 1 is needed")));
     }
+    let dims = match supported.part {
+        Part::Whole => whole(config, scaling, dims)?,
+        Part::First => first(config, scaling, dims)?,
+    };
     let mut frequencies: Vec<f64> =
         (0..dims / 2).map(|pair| theta.powf(-2.0 * f64::from(pair) / f64::from(dims))).collect();
-    let mut gain = 1.0;
+    let mut gains = Gains { rope: 1.0, scores: 1.0 };
     if let Some(scaling) = scaling {
-        scaling.require("partial_rotary_factor", 1)?;
         match kind {
             "linear" => linear(scaling, &mut frequencies)?,
             "llama3" => llama3(scaling, &mut frequencies)?,
-            "yarn" => gain = yarn(scaling, theta, &mut frequencies)?,
+            "yarn" => gains = yarn(scaling, theta, &mut frequencies)?,
             _ => {}
         }
     }
     let inverse_frequencies: Arc<[f32]> = frequencies.iter().map(|&frequency| frequency as f32).collect();
-    Ok(Rope { inverse_frequencies, gain: gain as f32, pairing })
+    let rope = Rope { inverse_frequencies, gain: gains.rope as f32, pairing };
+    Ok(Rotary { rope, score_gain: gains.scores })
+}
+
+/// Requires that nothing asks for a part of the head.
+fn whole(config: &Config, scaling: Option<&Config>, head: u32) -> Result<u32> {
+    for config in std::iter::once(config).chain(scaling) {
+        config.require("partial_rotary_factor", 1)?;
+    }
+    Ok(head)
+}
+
+/// How many dims of a head turn where the configuration says it.
+fn first(config: &Config, scaling: Option<&Config>, head: u32) -> Result<u32> {
+    let factor = |config: &Config| config.optional_number("partial_rotary_factor");
+    let factor = scaling.map(factor).transpose()?.flatten().or(factor(config)?);
+    // Cut off, as the original does.
+    let share = factor.map(|factor| (f64::from(head) * factor) as u32);
+    let (key, dims) = match (config.optional_count("rotary_dim")?, share) {
+        (Some(dims), Some(share)) if dims != share => {
+            let what = format!("is {dims}, but partial_rotary_factor makes {share} dims of {head}");
+            return Err(config.error("rotary_dim", what));
+        }
+        (Some(dims), _) => ("rotary_dim", dims),
+        (None, Some(share)) => ("partial_rotary_factor", share),
+        (None, None) => return Err(config.error("partial_rotary_factor", "is absent, a number is needed")),
+    };
+    if !dims.is_multiple_of(2) || !(2..=head).contains(&dims) {
+        let what = format!("makes {dims} dims of {head} turn, an even number of 2 up to {head} is needed");
+        return Err(config.error(key, what));
+    }
+    Ok(dims)
 }
 
 fn kind<'a>(config: &Config, key: &str, scaling: Option<&'a Config>) -> Result<&'a str> {
@@ -100,14 +158,19 @@ fn llama3(scaling: &Config, frequencies: &mut [f64]) -> Result<()> {
     Ok(())
 }
 
+/// What YaRN multiplies.
+struct Gains {
+    /// Cosine and sine.
+    rope: f64,
+    /// The scores of latent attention.
+    scores: f64,
+}
+
 /// YaRN: pairs that turn more than `beta_fast` times within the original context stay, those that turn less
-/// than `beta_slow` times are stretched by `factor`, with a ramp over the pairs between. The gain of cosine and sine is
-/// `0.1 ln(factor) + 1`.
-fn yarn(scaling: &Config, theta: f64, frequencies: &mut [f64]) -> Result<f64> {
-    for key in ["mscale", "mscale_all_dim", "attention_factor"] {
-        if scaling.get(key).is_some() {
-            return Err(scaling.error(key, "is not supported with rope type \"yarn\""));
-        }
+/// than `beta_slow` times are stretched by `factor`, with a ramp over the pairs between.
+fn yarn(scaling: &Config, theta: f64, frequencies: &mut [f64]) -> Result<Gains> {
+    if scaling.get("attention_factor").is_some() {
+        return Err(scaling.error("attention_factor", "is not supported with rope type \"yarn\""));
     }
     scaling.require("truncate", true)?;
     let factor = factor(scaling)?;
@@ -124,7 +187,26 @@ fn yarn(scaling: &Config, theta: f64, frequencies: &mut [f64]) -> Result<f64> {
         let stretched = ((pair as f64 - low) / width).clamp(0.0, 1.0);
         *frequency = *frequency / factor * stretched + *frequency * (1.0 - stretched);
     }
-    Ok(if factor > 1.0 { 0.1 * factor.ln() + 1.0 } else { 1.0 })
+    yarn_gains(scaling, factor)
+}
+
+/// With `g(m) = 0.1 m ln(factor) + 1`: cosine and sine times `g(1)`; or, as DeepSeek has it, times
+/// `g(mscale) / g(mscale_all_dim)`, and the scores of latent attention times `g(mscale_all_dim)^2`, which is the
+/// same gain on all dims of query and key instead of the rotary ones.
+///
+/// With one of the two alone transformers and DeepSeek's own code differ, so that is refused.
+fn yarn_gains(scaling: &Config, factor: f64) -> Result<Gains> {
+    let gain = |m: f64| if factor > 1.0 { 0.1 * m * factor.ln() + 1.0 } else { 1.0 };
+    let [own, all] = ["mscale", "mscale_all_dim"].map(|key| match scaling.optional_number(key)? {
+        Some(m) if m <= 0.0 => Err(scaling.error(key, format!("is {m}, a positive number is needed"))),
+        m => Ok(m),
+    });
+    match (own?, all?) {
+        (None, None) => Ok(Gains { rope: gain(1.0), scores: 1.0 }),
+        (Some(own), Some(all)) => Ok(Gains { rope: gain(own) / gain(all), scores: gain(all).powi(2) }),
+        (Some(_), None) => Err(scaling.error("mscale_all_dim", "is absent beside mscale, both are needed")),
+        (None, Some(_)) => Err(scaling.error("mscale", "is absent beside mscale_all_dim, both are needed")),
+    }
 }
 
 fn factor(scaling: &Config) -> Result<f64> {
@@ -142,9 +224,15 @@ mod tests {
 
     use super::*;
 
-    fn rope(json: &str) -> Rope {
+    fn rotary(json: &str, supported: &Supported) -> Rotary {
         let config = Config::parse(Path::new("config.json"), json).unwrap();
-        read(&config, 32, Pairing::HalfSplit, &SCALED).unwrap()
+        read(&config, 32, Pairing::HalfSplit, supported).unwrap()
+    }
+
+    fn rope(json: &str) -> Rope {
+        let rotary = rotary(json, &WHOLE_HEADS);
+        assert_eq!(rotary.score_gain, 1.0);
+        rotary.rope
     }
 
     /// Compares pairs 0, 3, 4, 5 and 15 of 32 dims with values that numpy computed in f64 and rounded to f32

@@ -2,8 +2,9 @@
 
 use super::Architecture;
 use crate::Result;
-use crate::block::{Biases, Decoder, GroupedQuery, HeadNorms, Recorder, Unit};
+use crate::block::{Biases, Decoder, GroupedQuery, QueryKeyNorms, Recorder, Unit};
 use crate::config::Config;
+use crate::rope::WHOLE_HEADS;
 
 /// Grouped-query attention without biases, and a gated unit, in every layer.
 pub(super) struct Llama {
@@ -18,7 +19,7 @@ impl Llama {
         config.require("attention_bias", false)?;
         Ok(Llama {
             decoder: Decoder::read(config)?,
-            attention: GroupedQuery::read(config, Biases::Absent, HeadNorms::Absent)?,
+            attention: GroupedQuery::read(config, Biases::Absent, QueryKeyNorms::Absent, &WHOLE_HEADS)?,
             unit: Unit { width: config.count("intermediate_size")? },
         })
     }

@@ -3,9 +3,12 @@
 //! A new one is a file with a struct that is read from the configuration and records the program, and a
 //! line in the table below.
 
-mod glm4_moe_lite;
+mod deepseek_v3;
+mod glm4_moe;
 mod llama;
+mod minimax_m2;
 mod qwen2;
+mod qwen3;
 mod qwen3_moe;
 
 use crate::Result;
@@ -22,10 +25,13 @@ type Read = fn(&Config) -> Result<Box<dyn Architecture>>;
 
 /// What each `model_type` is read by.
 const ARCHITECTURES: &[(&str, Read)] = &[
-    ("deepseek_v3", |config| Ok(Box::new(glm4_moe_lite::Glm4MoeLite::read(config)?))),
-    ("glm4_moe_lite", |config| Ok(Box::new(glm4_moe_lite::Glm4MoeLite::read(config)?))),
+    ("deepseek_v3", |config| Ok(Box::new(deepseek_v3::DeepseekV3::read(config)?))),
+    ("glm4_moe", |config| Ok(Box::new(glm4_moe::Glm4Moe::read(config)?))),
+    ("glm4_moe_lite", |config| Ok(Box::new(deepseek_v3::DeepseekV3::read(config)?))),
     ("llama", |config| Ok(Box::new(llama::Llama::read(config)?))),
+    ("minimax_m2", |config| Ok(Box::new(minimax_m2::MiniMaxM2::read(config)?))),
     ("qwen2", |config| Ok(Box::new(qwen2::Qwen2::read(config)?))),
+    ("qwen3", |config| Ok(Box::new(qwen3::Qwen3::read(config)?))),
     ("qwen3_moe", |config| Ok(Box::new(qwen3_moe::Qwen3Moe::read(config)?))),
 ];
 

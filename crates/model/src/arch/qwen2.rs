@@ -2,8 +2,9 @@
 
 use super::Architecture;
 use crate::Result;
-use crate::block::{Biases, Decoder, GroupedQuery, HeadNorms, Recorder, Unit};
+use crate::block::{Biases, Decoder, GroupedQuery, QueryKeyNorms, Recorder, Unit};
 use crate::config::Config;
+use crate::rope::WHOLE_HEADS;
 
 /// Llama with biases on query, key and value (never on the output), whatever the configuration says.
 pub(super) struct Qwen2 {
@@ -17,7 +18,12 @@ impl Qwen2 {
     pub(super) fn read(config: &Config) -> Result<Qwen2> {
         Ok(Qwen2 {
             decoder: Decoder::read(config)?,
-            attention: GroupedQuery::read(config, Biases::QueryKeyValue, HeadNorms::Absent)?,
+            attention: GroupedQuery::read(
+                config,
+                Biases::QueryKeyValue,
+                QueryKeyNorms::Absent,
+                &WHOLE_HEADS,
+            )?,
             unit: Unit { width: config.count("intermediate_size")? },
         })
     }

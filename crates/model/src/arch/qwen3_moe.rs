@@ -5,9 +5,11 @@ use program::{Routing, Score};
 use super::Architecture;
 use crate::Result;
 use crate::block::{
-    Biases, Decoder, FeedForward, GroupedQuery, HeadNorms, Mixture, Recorder, SharedExpert, Unit,
+    Biases, Decoder, FeedForward, GroupedQuery, Mixture, MixtureNames, QueryKeyNorms, Recorder, SharedExpert,
+    Unit,
 };
 use crate::config::Config;
+use crate::rope::WHOLE_HEADS;
 
 /// Grouped-query attention with a norm on each query and key head; experts chosen by a softmax.
 pub(super) struct Qwen3Moe {
@@ -22,9 +24,9 @@ impl Qwen3Moe {
     pub(super) fn read(config: &Config) -> Result<Qwen3Moe> {
         config.require("attention_bias", false)?;
         let decoder = Decoder::read(config)?;
-        let norms = HeadNorms::EachHead { eps: decoder.eps() };
+        let norms = QueryKeyNorms::EachHead { eps: decoder.eps() };
         Ok(Qwen3Moe {
-            attention: GroupedQuery::read(config, Biases::Absent, norms)?,
+            attention: GroupedQuery::read(config, Biases::Absent, norms, &WHOLE_HEADS)?,
             feed_forward: feed_forward(config, decoder.layers())?,
             decoder,
         })
@@ -59,6 +61,7 @@ fn mixture(config: &Config) -> Result<Mixture> {
         },
         width: config.count("moe_intermediate_size")?,
         shared: SharedExpert::Absent,
+        names: MixtureNames::MLP,
     })
 }
 

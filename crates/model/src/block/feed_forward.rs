@@ -34,7 +34,35 @@ pub(crate) struct Mixture {
     pub(crate) width: u32,
     /// The expert of all tokens.
     pub(crate) shared: SharedExpert,
+    /// What its weights are called.
+    pub(crate) names: MixtureNames,
 }
+
+/// What the weights of a mixture are called within its layer.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct MixtureNames {
+    /// The module around the router `gate`, the `experts` and the `shared_experts`.
+    module: &'static str,
+    /// The choice bias, within the module.
+    bias: &'static str,
+    /// Gate, up and down of an expert.
+    unit: [&'static str; 3],
+}
+
+impl MixtureNames {
+    /// DeepSeek's, GLM's and Qwen's.
+    pub(crate) const MLP: MixtureNames =
+        MixtureNames { module: "mlp", bias: "gate.e_score_correction_bias", unit: PROJECTIONS };
+    /// MiniMax's, after Mixtral.
+    pub(crate) const BLOCK_SPARSE: MixtureNames = MixtureNames {
+        module: "block_sparse_moe",
+        bias: "e_score_correction_bias",
+        unit: ["w1", "w3", "w2"],
+    };
+}
+
+/// Gate, up and down of a unit.
+const PROJECTIONS: [&str; 3] = ["gate_proj", "up_proj", "down_proj"];
 
 /// The expert that every token uses beside the chosen ones.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -61,7 +89,7 @@ impl FeedForward {
 impl Unit {
     /// Records one layer's.
     pub(crate) fn record(&self, recorder: &mut Recorder<'_>, layer: &Layer, x: Val) -> Result<Val> {
-        let names = unit(layer, "mlp");
+        let names = unit(layer, "mlp", PROJECTIONS);
         let wide = |name| LinearSpec { name, out: self.width, bias: false };
         let builder = &mut recorder.builder;
         let [gate, up] = builder.linears(x, [wide(names.gate), wide(names.up)])?;
@@ -81,19 +109,23 @@ impl Mixture {
     /// Records one layer's.
     pub(crate) fn record(&self, recorder: &mut Recorder<'_>, layer: &Layer, x: Val) -> Result<Val> {
         let routing = Routing { score: recorder.score(self.routing.score, layer), ..self.routing };
+        let MixtureNames { module, bias, unit: parts } = self.names;
         let bias = match self.routing.score {
-            Score::Sigmoid => Some(layer.name("mlp.gate.e_score_correction_bias")),
+            Score::Sigmoid => Some(layer.name(&format!("{module}.{bias}"))),
             Score::Softmax | Score::Hash { .. } => None,
         };
-        let experts =
-            (0..routing.experts).map(|index| unit(layer, &format!("mlp.experts.{index}"))).collect();
+        let experts = (0..routing.experts)
+            .map(|index| unit(layer, &format!("{module}.experts.{index}"), parts))
+            .collect();
         let shared = match self.shared {
             SharedExpert::Absent => None,
-            SharedExpert::Wide { width } => Some((unit(layer, "mlp.shared_experts"), width)),
+            SharedExpert::Wide { width } => {
+                Some((unit(layer, &format!("{module}.shared_experts"), parts), width))
+            }
         };
         let spec = ExpertsSpec { experts, width: self.width, shared, act: Activation::Silu };
         let builder = &mut recorder.builder;
-        let logits = builder.router(x, &layer.name("mlp.gate"), routing.experts)?;
+        let logits = builder.router(x, &layer.name(&format!("{module}.gate")), routing.experts)?;
         let routed = builder.route(logits, bias.as_deref(), routing)?;
         builder.experts(x, routed, &spec)
     }
@@ -104,10 +136,7 @@ impl Mixture {
     }
 }
 
-fn unit(layer: &Layer, module: &str) -> GluNames {
-    GluNames {
-        gate: layer.name(&format!("{module}.gate_proj")),
-        up: layer.name(&format!("{module}.up_proj")),
-        down: layer.name(&format!("{module}.down_proj")),
-    }
+fn unit(layer: &Layer, module: &str, parts: [&str; 3]) -> GluNames {
+    let [gate, up, down] = parts.map(|part| layer.name(&format!("{module}.{part}")));
+    GluNames { gate, up, down }
 }

@@ -1,4 +1,4 @@
-//! Grouped-query attention, as Llama, Qwen2 and Qwen3 have it.
+//! Grouped-query attention, as Llama, Qwen, GLM-4.5 and MiniMax have it.
 
 use program::builder::LinearSpec;
 use program::{Gqa, Heads, Pairing, Part, Result, Rope, Val};
@@ -8,7 +8,7 @@ use crate::config::Config;
 use crate::rope;
 
 /// ```text
-/// q = q_proj x;  k = k_proj x;  v = v_proj x      (biases; a norm over each head of q and k)
+/// q = q_proj x;  k = k_proj x;  v = v_proj x      (biases; norms on q and k)
 /// o_proj(attend(rope(q), rope(k), v))             scale = head_dim^-0.5
 /// ```
 #[derive(Clone, Debug)]
@@ -17,7 +17,7 @@ pub(crate) struct GroupedQuery {
     hidden: u32,
     rope: Rope,
     biases: Biases,
-    norms: HeadNorms,
+    norms: QueryKeyNorms,
 }
 
 /// Which projections have biases.
@@ -31,7 +31,7 @@ pub(crate) enum Biases {
 
 /// Whether queries and keys are normalised before they are rotated.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub(crate) enum HeadNorms {
+pub(crate) enum QueryKeyNorms {
     /// No.
     Absent,
     /// Each head by itself, with weights shared by all heads.
@@ -39,11 +39,21 @@ pub(crate) enum HeadNorms {
         /// Added to the mean square.
         eps: f32,
     },
+    /// All heads of a projection together, each with weights of its own.
+    WholeProjection {
+        /// Added to the mean square.
+        eps: f32,
+    },
 }
 
 impl GroupedQuery {
     /// Reads heads and rotary embedding, and requires attention over the whole context.
-    pub(crate) fn read(config: &Config, biases: Biases, norms: HeadNorms) -> crate::Result<GroupedQuery> {
+    pub(crate) fn read(
+        config: &Config,
+        biases: Biases,
+        norms: QueryKeyNorms,
+        rotary: &rope::Supported,
+    ) -> crate::Result<GroupedQuery> {
         config.require("use_sliding_window", false)?;
         for kind in config.optional_list("layer_types")?.unwrap_or_default() {
             if kind != "full_attention" {
@@ -72,7 +82,7 @@ impl GroupedQuery {
         Ok(GroupedQuery {
             shape: Gqa { heads, kv_heads, key_dims: dims, value_dims: dims, scale },
             hidden,
-            rope: rope::read(config, dims, Pairing::HalfSplit, &rope::SCALED)?,
+            rope: rope::read(config, dims, Pairing::HalfSplit, rotary)?.rope,
             biases,
             norms,
         })
@@ -91,11 +101,17 @@ impl GroupedQuery {
         let builder = &mut recorder.builder;
         let projections = [projection("q", heads), projection("k", kv_heads), projection("v", kv_heads)];
         let [mut q, mut k, v] = builder.linears(x, projections)?;
-        if let HeadNorms::EachHead { eps } = self.norms {
-            q = builder.rms_norm(q, &layer.name("self_attn.q_norm.weight"), dims, eps)?;
-            k = builder.rms_norm(k, &layer.name("self_attn.k_norm.weight"), dims, eps)?;
+        let norms = match self.norms {
+            QueryKeyNorms::Absent => None,
+            QueryKeyNorms::EachHead { eps } => Some(([dims, dims], eps)),
+            QueryKeyNorms::WholeProjection { eps } => Some(([q.cols, k.cols], eps)),
+        };
+        if let Some(([query, key], eps)) = norms {
+            q = builder.rms_norm(q, &layer.name("self_attn.q_norm.weight"), query, eps)?;
+            k = builder.rms_norm(k, &layer.name("self_attn.k_norm.weight"), key, eps)?;
         }
-        let rotated = |count| Heads { count, dims, first: 0, rotary: dims };
+        let rotary = 2 * self.rope.inverse_frequencies.len() as u32;
+        let rotated = |count| Heads { count, dims, first: 0, rotary };
         let q = builder.rope(q, rotated(heads), &self.rope)?;
         let k = builder.rope(k, rotated(kv_heads), &self.rope)?;
         builder.cache_write(k, cache, 0)?;

@@ -13,7 +13,7 @@ const INNER_EPS: f32 = 1e-6;
 /// ```text
 /// q = q_b(norm(q_a x))  (or q_proj x)              [heads * (nope + rotary)]
 /// latent, key = kv_a x                             [rank], [rotary]
-/// o(attend_mla(rope(q), norm(latent), rope(key)))  scale = (nope + rotary)^-0.5
+/// o(attend_mla(rope(q), norm(latent), rope(key)))  scale = (nope + rotary)^-0.5, times YaRN's gain
 /// ```
 #[derive(Clone, Debug)]
 pub(crate) struct Latent {
@@ -45,12 +45,13 @@ impl Latent {
             None | Some(true) => Pairing::Interleaved,
             Some(false) => Pairing::HalfSplit,
         };
-        let scale = f64::from(nope + rotary).powf(-0.5) as f32;
+        let rotation = rope::read(config, rotary, pairing, &rope::LATENT)?;
+        let scale = (f64::from(nope + rotary).powf(-0.5) * rotation.score_gain) as f32;
         Ok(Latent {
             shape: Mla { heads, nope, rotary, value, rank, scale },
             hidden: config.count("hidden_size")?,
             query_rank: config.optional_count("q_lora_rank")?,
-            rope: rope::read(config, rotary, pairing, &rope::UNSCALED)?,
+            rope: rotation.rope,
         })
     }
 

@@ -1,6 +1,7 @@
 //! The parts that architectures are made of, each written once over a [`Builder`].
 
 mod decoder;
+mod deepseek_mixtures;
 mod feed_forward;
 mod grouped_query;
 mod latent;
@@ -8,8 +9,9 @@ mod latent;
 use program::{Builder, CacheId, CacheSpec, Format, Life, Part, Score};
 
 pub(crate) use decoder::{Decoder, tied};
-pub(crate) use feed_forward::{FeedForward, Mixture, SharedExpert, Unit};
-pub(crate) use grouped_query::{Biases, GroupedQuery, HeadNorms};
+pub(crate) use deepseek_mixtures::deepseek_mixtures;
+pub(crate) use feed_forward::{FeedForward, Mixture, MixtureNames, SharedExpert, Unit};
+pub(crate) use grouped_query::{Biases, GroupedQuery, QueryKeyNorms};
 pub(crate) use latent::Latent;
 
 /// What an architecture records its program with.

@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use crate::folder::{Folder, GLM, LLAMA};
+use crate::folder::{Folder, GLM, LLAMA, MINIMAX};
 
 /// The sentence after changing some keys.
 fn refusal(config: &str, changes: Value) -> String {
@@ -61,8 +61,8 @@ fn every_key_that_is_needed_is_named_when_it_is_absent() {
 fn an_unknown_architecture_is_refused_with_the_known_ones() {
     assert_eq!(
         refusal(LLAMA, json!({ "model_type": "mamba" })),
-        "config.json: model_type: \"mamba\" is no supported architecture; known are deepseek_v3, glm4_moe_lite, llama, qwen2, \
-         qwen3_moe"
+        "config.json: model_type: \"mamba\" is no supported architecture; known are deepseek_v3, glm4_moe, glm4_moe_lite, \
+         llama, minimax_m2, qwen2, qwen3, qwen3_moe"
     );
 }
 
@@ -78,8 +78,13 @@ fn variants_that_the_maths_does_not_have_are_refused_by_name() {
         (GLM, "attention_bias", json!(true)),
         (GLM, "scoring_func", json!("softmax")),
         (GLM, "topk_method", json!("group_limited_greedy")),
-        (GLM, "n_group", json!(8)),
+        (GLM, "topk_group", json!(2)),
         (GLM, "moe_layer_freq", json!(2)),
+        (MINIMAX, "use_qk_norm", json!(false)),
+        (MINIMAX, "qk_norm_type", json!("per_head")),
+        (MINIMAX, "scoring_func", json!("softmax")),
+        (MINIMAX, "use_routing_bias", json!(false)),
+        (MINIMAX, "shared_intermediate_size", json!(128)),
     ] {
         let refusal = refusal(config, json!({ key: value }));
         assert!(
@@ -90,6 +95,10 @@ fn variants_that_the_maths_does_not_have_are_refused_by_name() {
     assert_eq!(
         refusal(LLAMA, json!({ "layer_types": ["full_attention", "sliding_attention"] })),
         "config.json: layer_types: \"sliding_attention\" is not supported, only \"full_attention\" is"
+    );
+    assert_eq!(
+        refusal(MINIMAX, json!({ "attn_type_list": [1, 0] })),
+        "config.json: attn_type_list: 0 is not supported, only 1 is"
     );
     assert_eq!(
         refusal(GLM, json!({ "mlp_layer_types": ["dense", "linear"] })),
@@ -115,8 +124,8 @@ fn an_unknown_kind_of_rotary_scaling_is_refused_by_name() {
         }
     }
     assert_eq!(
-        refusal(GLM, json!({ "rope_scaling": { "type": "yarn", "factor": 4.0 } })),
-        "config.json: rope_scaling: rope type \"yarn\" is not supported for this architecture, only default"
+        refusal(GLM, json!({ "rope_scaling": { "type": "linear", "factor": 4.0 } })),
+        "config.json: rope_scaling: rope type \"linear\" is not supported for this architecture, only default, yarn"
     );
     assert_eq!(
         refusal(LLAMA, json!({ "rope_parameters": { "full_attention": { "rope_type": "default" } } })),
@@ -140,7 +149,19 @@ fn rotary_scaling_that_lacks_a_number_or_cannot_be_is_refused() {
         ),
         (
             json!({ "rope_type": "yarn", "factor": 8.0, "mscale": 1.0, "original_max_position_embeddings": 64 }),
-            "mscale: is not supported with rope type \"yarn\"",
+            "mscale_all_dim: is absent beside mscale, both are needed",
+        ),
+        (
+            json!({ "rope_type": "yarn", "factor": 8.0, "mscale_all_dim": 1.0, "original_max_position_embeddings": 64 }),
+            "mscale: is absent beside mscale_all_dim, both are needed",
+        ),
+        (
+            json!({ "rope_type": "yarn", "factor": 8.0, "mscale": 0, "original_max_position_embeddings": 64 }),
+            "mscale: is 0, a positive number is needed",
+        ),
+        (
+            json!({ "rope_type": "yarn", "attention_factor": 1.0 }),
+            "attention_factor: is not supported with rope type \"yarn\"",
         ),
     ] {
         assert_eq!(
@@ -199,6 +220,39 @@ fn sizes_that_cannot_be_are_refused_and_never_overflow() {
         "FOLDER: attend: 4 query heads over 3 key heads"
     );
     assert_eq!(refusal(GLM, json!({ "num_experts_per_tok": 5 })), "FOLDER: route: 4 logits, 5 of 4 experts");
+    assert_eq!(
+        refusal(GLM, json!({ "n_group": 4, "topk_group": 2 })),
+        "FOLDER: route: 4 logits, 2 of 4 experts within 2 of 4 groups"
+    );
+    assert_eq!(
+        refusal(GLM, json!({ "n_group": 2 })),
+        "config.json: topk_group: is absent, a positive whole number is needed"
+    );
+}
+
+#[test]
+fn the_rotary_part_of_a_head_must_be_said_once_and_fit() {
+    for (changes, sentence) in [
+        (json!({ "rotary_dim": null }), "partial_rotary_factor: is absent, a number is needed"),
+        (
+            json!({ "partial_rotary_factor": 0.25 }),
+            "rotary_dim: is 16, but partial_rotary_factor makes 8 dims of 32",
+        ),
+        (
+            json!({ "rope_parameters": { "rope_theta": 1e4, "partial_rotary_factor": 1.0 } }),
+            "rotary_dim: is 16, but partial_rotary_factor makes 32 dims of 32",
+        ),
+        (
+            json!({ "rotary_dim": 33 }),
+            "rotary_dim: makes 33 dims of 32 turn, an even number of 2 up to 32 is needed",
+        ),
+        (
+            json!({ "rotary_dim": null, "partial_rotary_factor": -0.5 }),
+            "partial_rotary_factor: makes 0 dims of 32 turn, an even number of 2 up to 32 is needed",
+        ),
+    ] {
+        assert_eq!(refusal(MINIMAX, changes), format!("config.json: {sentence}"));
+    }
 }
 
 #[test]

@@ -2,7 +2,7 @@
 
 use half::f16;
 
-use crate::folder::{Folder, GLM, LLAMA, Tensor, zeros};
+use crate::folder::{Folder, GLM, GLM_4_5, LLAMA, MINIMAX, Tensor, zeros};
 
 const UP: &str = "model.layers.0.mlp.up_proj";
 
@@ -46,6 +46,56 @@ fn a_tensor_that_the_architecture_does_not_have_is_refused() {
         folder.refusal(),
         "model.safetensors: model.layers.0.self_attn.q_proj.bias: is no part of this architecture, and running without it \
          would give wrong text"
+    );
+}
+
+#[test]
+fn a_choice_bias_that_a_converter_dropped_is_missed() {
+    for (config, bias) in [
+        (MINIMAX, "model.layers.1.block_sparse_moe.e_score_correction_bias"),
+        (GLM_4_5, "model.layers.1.mlp.gate.e_score_correction_bias"),
+    ] {
+        let folder = Folder::changed(config, |tensors| {
+            tensors.remove(bias).unwrap();
+        });
+        assert_eq!(
+            folder.refusal(),
+            format!("FOLDER: {bias}: is missing in model.safetensors, but the architecture needs it")
+        );
+    }
+}
+
+#[test]
+fn biases_and_norms_of_attention_that_the_configuration_does_not_announce_are_refused() {
+    for (key, tensor) in
+        [("attention_bias", "self_attn.k_proj.bias"), ("use_qk_norm", "self_attn.k_norm.weight")]
+    {
+        let folder = Folder::with(GLM_4_5);
+        folder.load().unwrap();
+        folder.set(serde_json::json!({ key: false }));
+        let sentence = format!("model.safetensors: model.layers.0.{tensor}: is no part of this architecture");
+        let refusal = folder.refusal();
+        assert!(refusal.starts_with(&sentence), "{refusal}");
+    }
+}
+
+#[test]
+fn the_attention_output_has_no_bias_where_query_key_and_value_have() {
+    let folder = Folder::changed(GLM_4_5, |tensors| {
+        tensors.insert("model.layers.0.self_attn.o_proj.bias".into(), zeros(&[128]));
+    });
+    let refusal = folder.refusal();
+    assert!(refusal.contains("model.layers.0.self_attn.o_proj.bias: is no part of this"), "{refusal}");
+}
+
+#[test]
+fn a_norm_of_one_head_is_none_of_the_whole_projection() {
+    let folder = Folder::changed(MINIMAX, |tensors| {
+        tensors.insert("model.layers.0.self_attn.q_norm.weight".into(), zeros(&[32]));
+    });
+    assert_eq!(
+        folder.refusal(),
+        "FOLDER: model.layers.0.self_attn.q_norm.weight: in model.safetensors: has the shape [32], [128] is needed"
     );
 }
 

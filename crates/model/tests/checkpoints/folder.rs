@@ -25,6 +25,24 @@ pub(crate) const GLM: &str = r#"{
     "max_position_embeddings": 128, "hidden_act": "silu"
 }"#;
 
+/// Two sparse layers, half of each head rotated.
+pub(crate) const MINIMAX: &str = r#"{
+    "model_type": "minimax_m2", "hidden_size": 128, "intermediate_size": 128, "num_hidden_layers": 2,
+    "num_attention_heads": 4, "num_key_value_heads": 2, "head_dim": 32, "rotary_dim": 16,
+    "num_local_experts": 4, "num_experts_per_tok": 2, "vocab_size": 300, "rms_norm_eps": 1e-6,
+    "rope_theta": 10000.0, "max_position_embeddings": 128, "hidden_act": "silu"
+}"#;
+
+/// Biases, norms of heads, a dense layer and a sparse one.
+pub(crate) const GLM_4_5: &str = r#"{
+    "model_type": "glm4_moe", "hidden_size": 128, "intermediate_size": 128, "moe_intermediate_size": 128,
+    "num_hidden_layers": 2, "num_attention_heads": 4, "num_key_value_heads": 2, "head_dim": 32,
+    "attention_bias": true, "use_qk_norm": true, "partial_rotary_factor": 0.5, "first_k_dense_replace": 1,
+    "n_routed_experts": 4, "n_shared_experts": 1, "num_experts_per_tok": 2, "routed_scaling_factor": 1.5,
+    "vocab_size": 300, "rms_norm_eps": 1e-5, "rope_theta": 10000.0, "max_position_embeddings": 128,
+    "hidden_act": "silu"
+}"#;
+
 /// A folder that is removed with the value.
 pub(crate) struct Folder(PathBuf);
 

@@ -5,7 +5,7 @@ use model::{BuildOptions, Model, Why};
 use program::{Device, Format, Op, Options, Output, PageId, Sequence, Size, Step, Storage, Token, Want};
 use serde_json::{Value, json};
 
-use crate::folder::{Folder, GLM, LLAMA, Tensor, Tensors, zeros};
+use crate::folder::{Folder, GLM, LLAMA, MINIMAX, Tensor, Tensors, zeros};
 
 /// The logits after three tokens.
 fn logits(folder: &Folder) -> Vec<f32> {
@@ -196,11 +196,31 @@ fn rotary_dims_are_interleaved_unless_the_configuration_says_otherwise() {
 }
 
 #[test]
-fn deepseek_v3_without_groups_and_scaling_is_the_same_graph() {
+fn deepseek_v3_and_glm4_moe_lite_are_the_same_graph_with_groups_and_yarn_or_without() {
     let folder = Folder::with(GLM);
-    let glm = logits(&folder);
+    let plain = logits(&folder);
     folder.set(json!({ "model_type": "deepseek_v3", "n_group": null, "head_dim": 64 }));
-    assert_eq!(logits(&folder), glm);
+    assert_eq!(logits(&folder), plain);
+    let scaling = json!({ "type": "yarn", "factor": 40, "original_max_position_embeddings": 16, "mscale": 1.0,
+                          "mscale_all_dim": 1.0 });
+    folder.set(json!({ "n_group": 2, "topk_group": 1, "rope_scaling": scaling }));
+    let scaled = logits(&folder);
+    assert_ne!(scaled, plain);
+    folder.set(json!({ "model_type": "glm4_moe_lite" }));
+    assert_eq!(logits(&folder), scaled);
+}
+
+#[test]
+fn the_rotary_part_of_a_head_can_be_said_in_three_ways() {
+    let folder = Folder::with(MINIMAX);
+    let dims = logits(&folder);
+    folder.set(json!({ "rotary_dim": null, "partial_rotary_factor": 0.5 }));
+    assert_eq!(logits(&folder), dims);
+    let parameters = json!({ "rope_theta": 10000.0, "rope_type": "default", "partial_rotary_factor": 0.5 });
+    folder.set(json!({ "partial_rotary_factor": null, "rope_parameters": parameters }));
+    assert_eq!(logits(&folder), dims);
+    folder.set(json!({ "rope_parameters": null, "partial_rotary_factor": 1.0 }));
+    assert_ne!(logits(&folder), dims);
 }
 
 #[test]

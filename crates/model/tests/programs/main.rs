@@ -36,3 +36,23 @@ fn qwen3_moe_has_head_norms_and_softmax_routing_except_in_dense_layers() {
 fn glm4_moe_lite_has_latent_attention_and_sigmoid_routing_after_a_dense_layer() {
     check("glm4_moe_lite", include_str!("glm4_moe_lite.txt"));
 }
+
+#[test]
+fn deepseek_v3_chooses_within_groups_and_yarn_scales_angles_gain_and_scores() {
+    check("deepseek_v3", include_str!("deepseek_v3.txt"));
+}
+
+#[test]
+fn glm4_moe_has_biases_head_norms_and_a_rotation_of_half_of_each_head() {
+    check("glm4_moe", include_str!("glm4_moe.txt"));
+}
+
+#[test]
+fn minimax_m2_has_norms_over_whole_projections_and_names_of_its_own() {
+    check("minimax_m2", include_str!("minimax_m2.txt"));
+}
+
+#[test]
+fn qwen3_has_head_norms_and_a_tied_head() {
+    check("qwen3", include_str!("qwen3.txt"));
+}

@@ -1,39 +1,20 @@
-//! `glm4_moe_lite`: GLM-4.7-Flash. `deepseek_v3` without expert groups and rotary scaling is the same graph.
+//! The feed-forward parts of DeepSeek-V3 and of GLM-4.5 and later: dense in the first layers, then experts that
+//! are chosen by sigmoid scores plus a trained bias, beside a shared one.
 
-use program::{Routing, Score};
+use program::{Groups, Routing, Score};
+use serde_json::Value;
 
-use super::Architecture;
+use super::{FeedForward, Mixture, MixtureNames, SharedExpert, Unit};
 use crate::Result;
-use crate::block::{Decoder, FeedForward, Latent, Mixture, Recorder, SharedExpert, Unit};
 use crate::config::Config;
 
-/// Latent attention; experts chosen by sigmoid scores plus a trained bias, beside a shared one. The first
-/// layers are dense.
-pub(super) struct Glm4MoeLite {
-    decoder: Decoder,
-    attention: Latent,
-    /// One a layer.
-    feed_forward: Vec<FeedForward>,
-}
-
-impl Glm4MoeLite {
-    /// Reads the configuration.
-    pub(super) fn read(config: &Config) -> Result<Glm4MoeLite> {
-        config.require("scoring_func", "sigmoid")?;
-        config.require("topk_method", "noaux_tc")?;
-        config.require("n_group", 1)?;
-        config.require("moe_layer_freq", 1)?;
-        let decoder = Decoder::read(config)?;
-        Ok(Glm4MoeLite {
-            attention: Latent::read(config)?,
-            feed_forward: feed_forward(config, decoder.layers())?,
-            decoder,
-        })
-    }
-}
-
+/// Reads one for each layer, and requires what no configuration of theirs does otherwise.
+///
 /// `mlp_layer_types` says of each layer whether it is dense; without it the first `first_k_dense_replace` are.
-fn feed_forward(config: &Config, layers: u32) -> Result<Vec<FeedForward>> {
+pub(crate) fn deepseek_mixtures(config: &Config, layers: u32) -> Result<Vec<FeedForward>> {
+    config.require("scoring_func", "sigmoid")?;
+    config.require("topk_method", "noaux_tc")?;
+    config.require("moe_layer_freq", 1)?;
     let sparse: Vec<bool> = match config.optional_list("mlp_layer_types")? {
         None => {
             let dense = config.whole("first_k_dense_replace")?;
@@ -44,7 +25,7 @@ fn feed_forward(config: &Config, layers: u32) -> Result<Vec<FeedForward>> {
             return Err(config.error("mlp_layer_types", what));
         }
         Some(kinds) => {
-            let is_sparse = |kind: &serde_json::Value| match kind.as_str() {
+            let is_sparse = |kind: &Value| match kind.as_str() {
                 Some("sparse") => Ok(true),
                 Some("dense") => Ok(false),
                 _ => Err(config.error(
@@ -79,22 +60,21 @@ fn mixture(config: &Config) -> Result<Mixture> {
         routing: Routing {
             experts: Mixture::experts(config)?,
             top_k: config.count("num_experts_per_tok")?,
-            groups: None,
+            groups: groups(config)?,
             score: Score::Sigmoid,
             gates: Mixture::gates(config.optional_flag("norm_topk_prob")?.unwrap_or(true), 1e-20),
             scale: config.number("routed_scaling_factor")? as f32,
         },
         width,
         shared,
+        names: MixtureNames::MLP,
     })
 }
 
-impl Architecture for Glm4MoeLite {
-    fn record(&self, recorder: &mut Recorder<'_>) -> program::Result<()> {
-        self.decoder.record(
-            recorder,
-            |recorder, layer, x| self.attention.record(recorder, layer, x),
-            |recorder, layer, x| self.feed_forward[layer.index as usize].record(recorder, layer, x),
-        )
+/// `topk_group` of `n_group` groups stay; one group is none.
+fn groups(config: &Config) -> Result<Option<Groups>> {
+    match config.optional_count("n_group")?.unwrap_or(1) {
+        1 => config.require("topk_group", 1).map(|()| None),
+        count => Ok(Some(Groups { count, chosen: config.count("topk_group")? })),
     }
 }
