@@ -269,21 +269,7 @@ mod tests {
                 let part = caches.part(ids.0, ids.1);
                 for place in [0, 1, 63] {
                     let x = row(cols as usize, place as f32);
-                    let want: Vec<f32> = match format {
-                        Format::F16 => x.iter().map(|x| f16::from_f32(*x).to_f32()).collect(),
-                        Format::Quantised(bits) => x
-                            .as_chunks()
-                            .0
-                            .iter()
-                            .flat_map(|group| {
-                                let mut words = vec![0; bits.group_words()];
-                                let scale = kv::encode(group, bits, &mut words);
-                                let mut values = [0.0; GROUP];
-                                kv::decode(&words, scale, bits, &mut values);
-                                values
-                            })
-                            .collect(),
-                    };
+                    let want = format.stored(&x);
                     for columns in [0..96, 0..32, 32..64, 5..83, 31..33, 64..96] {
                         let mut got = vec![f32::NAN; columns.len()];
                         part.read(simd, (PageId(2), place), columns.start, &mut got);

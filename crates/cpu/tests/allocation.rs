@@ -8,7 +8,8 @@ use cpu::{Cpu, CpuOptions};
 use exl3::kv::CacheBits;
 use program::conformance::{Architecture, Sample};
 use program::{
-    CacheSize, Device, Draw, Format, Options, Output, PageId, Score, Sequence, Size, Step, Token, Want,
+    CacheSize, Device, Draw, Format, Options, Output, PageId, Program, Score, Sequence, Size, Step, Token,
+    Want,
 };
 
 /// The system's allocator, counting what it is asked for by any thread.
@@ -46,6 +47,9 @@ fn allocations_of_steps(sample: &Sample, tokens: u32) -> Vec<usize> {
     device.reserve(&sample.spec.caches, CacheSize { pages: 4, slots: 1 }).unwrap();
     let size = Size { tokens: 1, outputs: 1, sequences: 1 };
     let program = device.prepare(&sample.spec.programs[0], &Options { size, keep_all: false }).unwrap();
+    // Another program beside it, without a head, takes nothing away.
+    let embedding = Program::of(&sample.spec.programs[0].ops[..1]);
+    let _ = device.prepare(&embedding, &Options { size, keep_all: false }).unwrap();
     let draw = Draw { temperature: 0.8, top_k: 40, top_p: 0.9, min_p: 0.01, random: 0.5 };
     (0..tokens)
         .map(|cached| {

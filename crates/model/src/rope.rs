@@ -236,7 +236,7 @@ mod tests {
     }
 
     /// Compares pairs 0, 3, 4, 5 and 15 of 32 dims with values that numpy computed in f64 and rounded to f32
-    /// (`forward_ref.py` on the golden sources of each kind).
+    /// (a forward pass in numpy on a source of each kind).
     fn assert_pairs(rope: &Rope, want: [f32; 5]) {
         let got = [0, 3, 4, 5, 15].map(|pair| rope.inverse_frequencies[pair]);
         for (got, want) in got.into_iter().zip(want) {

@@ -1,5 +1,5 @@
-//! Rotary embeddings of whole configurations at the first and the last position, against `forward_ref.py`: numpy in
-//! f32, which gives the logits of transformers on every golden model.
+//! Rotary embeddings of whole configurations at the first and the last position, against a forward
+//! pass in numpy, which gives the logits of transformers on every golden model.
 
 #![expect(clippy::unwrap_used, reason = "a failing test panics")]
 

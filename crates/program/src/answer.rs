@@ -22,13 +22,14 @@ pub struct Answers {
 }
 
 impl Answers {
-    /// Makes room for steps of up to `outputs` outputs over `vocab` logits.
+    /// Makes room for steps of up to `outputs` outputs over `vocab` logits, beside what there was room for
+    /// before.
     pub fn reserve(&mut self, outputs: usize, vocab: usize) {
         for given in &mut self.given {
             given.answers.reserve(outputs.saturating_sub(given.answers.len()));
             given.logits.reserve((outputs * vocab).saturating_sub(given.logits.len()));
         }
-        self.candidates = Candidates::with_vocab(vocab);
+        self.candidates.reserve(vocab);
     }
 
     /// Opens the next step's outcome, empty.

@@ -32,9 +32,9 @@ const SORTED_FIRST: usize = 64;
 pub struct Candidates(Vec<(f32, u32)>);
 
 impl Candidates {
-    /// Room for a vocabulary.
-    pub fn with_vocab(vocab: usize) -> Candidates {
-        Candidates(Vec::with_capacity(vocab))
+    /// Makes room for a vocabulary.
+    pub(crate) fn reserve(&mut self, vocab: usize) {
+        self.0.reserve(vocab.saturating_sub(self.0.len()));
     }
 }
 

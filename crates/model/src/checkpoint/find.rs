@@ -49,8 +49,9 @@ pub(super) enum Scales<'a> {
 }
 
 /// What may lie beside a trellis. Anything else there changes what the codes mean.
-const SIBLINGS: [&str; 11] = [
+const SIBLINGS: [&str; 12] = [
     "trellis",
+    "signs",
     "suh",
     "svh",
     "su",
@@ -83,9 +84,9 @@ impl Checkpoint {
         self.dense(&format!("{name}.weight"), &[rows, cols], bias)
     }
 
-    /// The whole names of the tensors of a weight that was found before.
-    pub(super) fn tensors_of(&self, name: &str, kind: Kind) -> Vec<String> {
-        self.find(name, kind).map(Found::into_names).unwrap_or_default()
+    /// The whole names of the tensors of a weight.
+    pub(super) fn tensors_of(&self, name: &str, kind: Kind) -> Result<Vec<String>> {
+        self.find(name, kind).map(Found::into_names)
     }
 
     fn dense(&self, name: &str, shape: &[usize], bias: Option<String>) -> Result<Found<'_>> {
@@ -198,7 +199,7 @@ impl Checkpoint {
         let prefix = format!("{module}.");
         let siblings = self.tensors.range(prefix.clone()..).map_while(|(name, _)| name.strip_prefix(&prefix));
         for suffix in siblings {
-            let known = SIBLINGS.contains(&suffix) || suffix == "signs";
+            let known = SIBLINGS.contains(&suffix);
             if !known && !suffix.contains('.') {
                 let what = "lies beside a trellis and gives its codes a meaning that is not known here (a codebook \
                             of another program?); decoding them without it would give noise";

@@ -86,7 +86,8 @@ impl Checkpoint {
         let mut used = BTreeSet::new();
         for weight in &model.weights {
             for part in &weight.parts {
-                used.extend(self.tensors_of(&part.name, weight.kind));
+                let tensors = self.tensors_of(&part.name, weight.kind);
+                used.extend(tensors.map_err(|source| Error::Program { path: self.folder.clone(), source })?);
             }
         }
         let left = self.tensors.iter().filter(|(name, _)| !used.contains(*name));

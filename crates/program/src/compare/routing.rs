@@ -33,20 +33,6 @@ pub struct FreeRouting {
     pub choices: Vec<Choice>,
 }
 
-impl FreeRouting {
-    /// The first different choice of each row. What a row computes after it is another computation, and so is
-    /// what later rows of the same sequence read of it.
-    pub fn first_of_each_row(&self) -> Vec<&Choice> {
-        let mut first: Vec<&Choice> = Vec::new();
-        for choice in &self.choices {
-            if !first.iter().any(|known| known.row == choice.row) {
-                first.push(choice);
-            }
-        }
-        first
-    }
-}
-
 /// Compares ids and gates row by row, as sets: in which order a device names the chosen does not matter here.
 /// Returns the rows that differ, and the gates of the others in the order of their experts.
 pub(super) fn compare(
@@ -61,7 +47,7 @@ pub(super) fn compare(
     let mut same = Both { val: gates.val, got: Vec::new(), want: Vec::new() };
     for (row, keys) in keys.iter().enumerate() {
         let of_row = row * top_k..(row + 1) * top_k;
-        let chosen = |ids: &[f32]| ids[of_row.clone()].iter().map(|id| *id as u32).collect::<Vec<u32>>();
+        let chosen = |ids: &[f32]| ids[of_row.clone()].iter().map(|id| whole(*id)).collect::<Vec<u32>>();
         let (reference, other) = (chosen(&ids.want), chosen(&ids.got));
         match gap(keys, how.groups, (&reference, &other)) {
             Some(gap) => {
@@ -75,6 +61,11 @@ pub(super) fn compare(
         }
     }
     (choices, vec![same])
+}
+
+/// An expert's number, or one that no expert has where a device names none.
+fn whole(id: f32) -> u32 {
+    if id >= 0.0 && id.fract() == 0.0 { id as u32 } else { u32::MAX }
 }
 
 /// None if both chose the same experts.
