@@ -51,14 +51,14 @@ pub(crate) fn available() -> Result<u64> {
     Ok(within.unwrap_or(u64::MAX).min(system.available_memory()))
 }
 
-/// Checks that there is enough memory; `remedy` is what to make smaller.
+/// Checks that so many bytes can be had; `remedy` says what would take less.
 ///
 /// # Errors
-/// If there is not.
-pub(crate) fn require(memory: &Memory, remedy: &str) -> Result<()> {
+/// If they cannot.
+pub(crate) fn require(bytes: u64, remedy: &str) -> Result<()> {
     let available = available()?;
-    let (needed, available_size) = (size(memory.total), size(available));
-    ensure!(memory.total <= available, "this takes {needed}, {available_size} are available: make {remedy}");
+    let (needed, there) = (size(bytes), size(available));
+    ensure!(bytes <= available, "this takes {needed} of memory, {there} are available: {remedy}");
     Ok(())
 }
 

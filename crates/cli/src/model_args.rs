@@ -7,7 +7,6 @@ use anyhow::{Context, Result};
 use clap::{Args, ValueEnum};
 use cpu::{Cpu, CpuOptions};
 use engine::{Engine, Limits};
-use exl3::kv::CacheBits;
 use exl3::{Bits, Codebook};
 use model::{BuildOptions, Model, Shape};
 use program::reference::Reference;
@@ -28,15 +27,15 @@ pub(crate) struct ModelArgs {
     shape: Option<String>,
 
     /// Bits a weight of the random model: 1 to 8, or 1.5, 2.5, 3.5 with mul1
-    #[arg(long, value_name = "K", default_value = "4", value_parser = bits, conflicts_with = "model")]
+    #[arg(long, value_name = "K", default_value = "4", conflicts_with = "model")]
     bits: Bits,
 
     /// Bits a weight of the random model's head
-    #[arg(long, value_name = "K", default_value = "6", value_parser = bits, conflicts_with = "model")]
+    #[arg(long, value_name = "K", default_value = "6", conflicts_with = "model")]
     head_bits: Bits,
 
     /// Codebook of the random model: 3inst, mcg or mul1
-    #[arg(long, default_value = "mul1", value_parser = codebook, conflicts_with = "model")]
+    #[arg(long, default_value = "mul1", conflicts_with = "model")]
     codebook: Codebook,
 
     /// Layers of the random model [default: as the shape says]
@@ -126,28 +125,11 @@ pub(crate) fn start(model: &Model, mut device: Box<dyn Device>, limits: Limits) 
     Engine::new(device, &model.spec, limits).context("cannot prepare the model")
 }
 
-fn bits(text: &str) -> Result<Bits, String> {
-    let known = |bits: &Bits| bits.as_f32().to_string() == text;
-    Bits::ALL.into_iter().find(known).ok_or_else(|| {
-        let all: Vec<String> = Bits::ALL.iter().map(|bits| bits.as_f32().to_string()).collect();
-        format!("choose one of {}", all.join(", "))
-    })
-}
-
-fn codebook(text: &str) -> Result<Codebook, String> {
-    let known = |codebook: &Codebook| codebook.name() == text;
-    Codebook::ALL.into_iter().find(known).ok_or_else(|| {
-        let all: Vec<&str> = Codebook::ALL.iter().map(|codebook| codebook.name()).collect();
-        format!("choose one of {}", all.join(", "))
-    })
-}
-
 fn cache_format(text: &str) -> Result<Format, String> {
     match text {
         "f16" => Ok(Format::F16),
         "8" | "6" | "4" => {
-            let bits = text.parse().ok().and_then(CacheBits::new);
-            bits.map(Format::Quantised).ok_or_else(|| format!("{text} bits are not supported"))
+            text.parse().map(Format::Quantised).map_err(|error: exl3::Error| error.to_string())
         }
         _ => Err("choose f16, 8, 6 or 4".into()),
     }

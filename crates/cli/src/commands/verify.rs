@@ -4,6 +4,7 @@ use std::io::{self, Write};
 
 use anyhow::Result;
 use clap::{Args, ValueEnum};
+use engine::Limits;
 use model::Model;
 use program::compare::{Comparison, Difference, Report};
 use program::random::SplitMix64;
@@ -12,6 +13,7 @@ use program::{CacheSize, Device, Format, Output, PAGE_TOKENS, PageId, Sequence, 
 use serde::Serialize;
 
 use super::Verdict;
+use crate::memory;
 use crate::model_args::{self, DeviceArgs, ModelArgs};
 
 /// Runs every operation of a model on the device from the reference's inputs, for a prompt of random
@@ -65,6 +67,11 @@ pub(crate) fn run(args: &VerifyArgs) -> Result<Verdict> {
     let Oracle::Reference = args.against;
     let model = args.model.open(Format::F16)?;
     let mut device = args.device.open()?;
+    // Both devices hold the whole model.
+    let limits = Limits::one_window(args.tokens + 1, args.tokens);
+    let planned = [&*device, &Reference::new()].map(|device| memory::plan(&model, device, &limits));
+    let planned = planned.into_iter().map(|plan| plan.map(|memory| memory.total)).sum::<Result<u64>>()?;
+    memory::require(planned, "fewer --layers of a --shape take less")?;
     model_args::load(&model, &mut *device)?;
     let verification = Verification::of(&model, &mut *device, args.tokens)?;
     verification.print(args.json)?;

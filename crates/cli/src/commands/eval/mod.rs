@@ -140,7 +140,8 @@ impl EvalArgs {
         }
         let limits = Limits::one_window(self.window, self.chunk.unwrap_or(self.window));
         let device = self.device.open()?;
-        memory::require(&memory::plan(model, &*device, &limits)?, "--chunk or --window smaller")?;
+        let planned = memory::plan(model, &*device, &limits)?.total;
+        memory::require(planned, "a smaller --chunk or --window takes less")?;
         model_args::start(model, device, limits)
     }
 
