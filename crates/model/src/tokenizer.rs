@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
 
 use serde_json::{Map, Value};
+use tokenizers::{Model, NormalizedString, Normalizer, OffsetType, PreTokenizedString, PreTokenizer};
 
 use crate::{Error, Result, config};
 
@@ -16,8 +17,6 @@ pub struct Tokenizer {
     /// The file, for messages.
     path: PathBuf,
     parsing: tokenizers::Tokenizer,
-    /// A copy that treats special tokens in a text as plain characters; made when first needed.
-    plain: OnceLock<tokenizers::Tokenizer>,
     /// The bytes of all ids, end to end.
     bytes: Vec<u8>,
     /// Where the bytes of each id end, and whether it is a special token.
@@ -26,7 +25,7 @@ pub struct Tokenizer {
     prefix: Vec<u32>,
 }
 
-/// How special tokens that are written out in a text are read.
+/// How added tokens, special or not, that are written out in a text are read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Specials {
     /// As the tokens that they name: for templates and other text of one's own.
@@ -83,7 +82,7 @@ impl Tokenizer {
         let without = parsing.encode("a", false).map_err(malformed)?;
         let before = with.get_ids().windows(without.len().max(1)).position(|ids| ids == without.get_ids());
         let prefix = with.get_ids()[..before.unwrap_or(0)].to_vec();
-        Ok(Tokenizer { path: path.into(), parsing, plain: OnceLock::new(), bytes, ends, prefix })
+        Ok(Tokenizer { path: path.into(), parsing, bytes, ends, prefix })
     }
 
     /// The ids of a text, and nothing before or after them.
@@ -91,18 +90,47 @@ impl Tokenizer {
     /// # Errors
     /// If the text cannot be written with the tokens there are.
     pub fn encode(&self, text: &str, specials: Specials) -> Result<Vec<u32>> {
-        let tokenizer = match specials {
-            Specials::Parse => &self.parsing,
-            Specials::Plain => self.plain.get_or_init(|| {
-                let mut plain = self.parsing.clone();
-                plain.set_encode_special_tokens(true);
-                plain
-            }),
+        let ids = match specials {
+            Specials::Parse => {
+                self.parsing.encode_fast(text, false).map(|encoding| encoding.get_ids().to_vec())
+            }
+            Specials::Plain => self.encode_plain(text),
         };
-        let encoding = tokenizer.encode_fast(text, false);
-        let encoding =
-            encoding.map_err(|error| Error::file(&self.path, format!("cannot encode the text: {error}")))?;
-        Ok(encoding.get_ids().to_vec())
+        ids.map_err(|error| Error::file(&self.path, format!("cannot encode the text: {error}")))
+    }
+
+    /// The ids of a text by the model alone, which added tokens are no part of.
+    ///
+    /// Some vocabularies hold the added tokens too, and merges might lead there: then each character is encoded
+    /// by itself.
+    fn encode_plain(&self, text: &str) -> tokenizers::Result<Vec<u32>> {
+        let ids = self.encode_by_model(text)?;
+        let added = self.parsing.get_added_vocabulary().get_added_tokens_decoder();
+        if ids.iter().all(|id| !added.contains_key(id)) {
+            return Ok(ids);
+        }
+        let characters = text.char_indices().map(|(at, character)| &text[at..at + character.len_utf8()]);
+        let ids: tokenizers::Result<Vec<Vec<u32>>> =
+            characters.map(|character| self.encode_by_model(character)).collect();
+        Ok(ids?.concat())
+    }
+
+    fn encode_by_model(&self, text: &str) -> tokenizers::Result<Vec<u32>> {
+        let mut normalized = NormalizedString::from(text);
+        if let Some(normalizer) = self.parsing.get_normalizer() {
+            normalizer.normalize(&mut normalized)?;
+        }
+        let mut pieces = PreTokenizedString::from(normalized);
+        if let Some(pre_tokenizer) = self.parsing.get_pre_tokenizer() {
+            pre_tokenizer.pre_tokenize(&mut pieces)?;
+        }
+        pieces.tokenize(|piece| self.parsing.get_model().tokenize(piece.get()))?;
+        Ok(pieces.into_encoding(None, 0, OffsetType::None)?.get_ids().to_vec())
+    }
+
+    /// The texts of the added tokens, special or not: those that are read as one token wherever they stand.
+    pub fn added_tokens(&self) -> impl Iterator<Item = String> {
+        self.parsing.get_added_tokens_decoder().into_values().map(|token| token.content)
     }
 
     /// What the tokenizer puts before every text: the token that begins a sequence, or nothing.
