@@ -36,6 +36,30 @@ pub enum Error {
         /// What is wrong with it and what to do.
         what: String,
     },
+    /// A chat template is malformed, or fails on a conversation.
+    #[error("{}: {within}line {line}: {what}", path.display())]
+    Template {
+        /// The file with the template.
+        path: PathBuf,
+        /// Where in the file, with a colon and a space after it; empty if the template is all of it.
+        within: String,
+        /// The line of the template, counted from 1.
+        line: usize,
+        /// What is wrong.
+        what: String,
+    },
+    /// The chat template itself objects to a conversation; the message is its author's.
+    #[error("the model's chat template refuses this conversation: {message}")]
+    Refused {
+        /// Why, as the template says it.
+        message: String,
+    },
+    /// A conversation that cannot be made a prompt of with this model.
+    #[error("{what}")]
+    Conversation {
+        /// Which message it is, what is wrong with it and what to do.
+        what: String,
+    },
     /// The program could not be recorded with the weights that there are, or a device refused one.
     #[error("{}: {source}", path.display())]
     Program {

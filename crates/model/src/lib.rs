@@ -14,10 +14,12 @@
 //! | `checkpoint` | folders, shards, headers, names; reading and writing |
 //! | `shape`, `synthetic`, `published` | models without a checkpoint: to time, to test, to count |
 //! | `tokenizer` | text to ids and back |
+//! | [`chat`] | conversations as prompts, by a model's chat template |
 #![deny(unsafe_code)]
 
 mod arch;
 mod block;
+pub mod chat;
 mod checkpoint;
 mod config;
 mod error;
