@@ -190,9 +190,9 @@ impl Api {
             let text = response.body_mut().with_config().limit(LONGEST_ANSWER).read_to_vec();
             let text = text.map_err(|error| refusal::of_connection(address, error))?;
             let value = serde_json::from_slice(&text);
-            let what =
-                |error: serde_json::Error| Error::Answer { address: address.into(), what: error.to_string() };
-            Ok((value.map_err(what)?, next))
+            let unreadable =
+                |error| Error::Answer { address: address.into(), what: format!("its JSON is none: {error}") };
+            Ok((value.map_err(unreadable)?, next))
         })
     }
 

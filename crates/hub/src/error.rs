@@ -153,13 +153,16 @@ pub enum Error {
         what: String,
     },
     /// The cache has nothing of this revision and the hub may not be asked.
-    #[error("{name} is not in the cache {}; {}, so fetch it once while online", cache.display(), cached_or_nothing(cached))]
+    #[error(
+        "{name} is not in the cache {}, which has of this repository: {}; fetch it once while online",
+        cache.display(), listed(cached)
+    )]
     NotCached {
         /// The model asked for.
         name: ModelName,
         /// The folder of the cache.
         cache: PathBuf,
-        /// The revisions of this repository that the cache does have.
+        /// The branches and tags of this repository that the cache does have.
         cached: Vec<String>,
     },
     /// The cache has only a part of this revision and the hub may not be asked.
@@ -218,12 +221,4 @@ fn sent(origin: Option<&Origin>) -> String {
 
 fn listed(names: &[String]) -> String {
     if names.is_empty() { "none".into() } else { names.join(", ") }
-}
-
-fn cached_or_nothing(revisions: &[String]) -> String {
-    if revisions.is_empty() {
-        "the hub may not be asked".into()
-    } else {
-        format!("the hub may not be asked and of this repository only {} are there", revisions.join(", "))
-    }
 }

@@ -74,7 +74,7 @@ impl Hub {
     fn last_seen(&self, repository: &Repository, name: &ModelName) -> Result<PathBuf> {
         let commit = repository.commit(name)?;
         let Some(commit) = commit.filter(|commit| repository.snapshot(commit).is_dir()) else {
-            let cached = [repository.revisions()?, repository.commits()?].concat();
+            let cached = repository.revisions()?;
             return Err(Error::NotCached { name: name.clone(), cache: self.settings.cache.clone(), cached });
         };
         let path = repository.snapshot(&commit);

@@ -9,6 +9,7 @@ use std::time::Duration;
 
 use crate::event::tell;
 use crate::listing::{CONFIG, Entry, INDEX, Listing, is_weights};
+use crate::name::is_commit;
 use crate::{Error, Event, ModelName, Result, Watch};
 
 /// How often another process's lock is looked at.
@@ -77,7 +78,7 @@ impl Repository {
             return Ok(Some(commit.into()));
         }
         let text = read(&self.reference(name.revision()))?;
-        Ok(text.map(|text| text.trim().into()).filter(|commit: &String| crate::name::is_commit(commit)))
+        Ok(text.map(|text| text.trim().into()).filter(|commit: &String| is_commit(commit)))
     }
 
     /// Keeps what a revision is now. A commit needs no such note.
@@ -99,7 +100,7 @@ impl Repository {
     pub(crate) fn commits(&self) -> Result<Vec<String>> {
         let snapshots = self.folder.join("snapshots");
         let mut names: Vec<String> = entries(&snapshots)?.into_iter().map(|(name, _)| name).collect();
-        names.retain(|name| crate::name::is_commit(name));
+        names.retain(|name| is_commit(name));
         names.sort();
         Ok(names)
     }

@@ -175,9 +175,29 @@ fn leftovers_longer_than_the_file_are_not_used() {
     let partial = incomplete(&cache, &weights);
     fs::create_dir_all(partial.parent().unwrap()).unwrap();
     fs::write(&partial, noise(SIZE + 1)).unwrap();
-    let folder = fetch(&online(&server, &cache), "org/model").unwrap();
+    let mut planned = None;
+    let folder = online(&server, &cache).snapshot(&name("org/model"), &mut |event| {
+        if let Event::Planned { present, .. } = event {
+            planned = Some(present);
+        }
+        ControlFlow::Continue(())
+    });
+    assert_eq!(planned, Some(0));
     assert_eq!(ranges(&server.take_requests()), [None]);
-    assert_eq!(weights_in(&folder), weights);
+    assert_eq!(weights_in(&folder.unwrap()), weights);
+}
+
+/// As after a power cut, and as in a cache of copies in place of links.
+#[test]
+fn files_in_the_cache_that_are_too_short_are_fetched_again() {
+    let (server, cache, weights) = start();
+    let hub = online(&server, &cache);
+    let folder = fetch(&hub, "org/model").unwrap();
+    fs::write(cache.of_model("blobs").join(sha256(&weights)), &weights[..1_000]).unwrap();
+    assert_eq!(weights_in(&fetch(&hub, "org/model").unwrap()), weights);
+    fs::remove_file(folder.join("model.safetensors")).unwrap();
+    fs::write(folder.join("model.safetensors"), &weights[..1_000]).unwrap();
+    assert_eq!(weights_in(&fetch(&hub, "org/model").unwrap()), weights);
 }
 
 #[test]

@@ -42,8 +42,9 @@ fn offline_a_revision_that_is_not_there_is_told_with_those_that_are() {
     let (server, cache) = fetched();
     let error = fetch(&offline(&server, &cache), "org/model").unwrap_err();
     let Error::NotCached { cached, .. } = &error else { panic!("{error:?}") };
-    assert!(cached.contains(&"4.0bpw".into()));
-    assert!(error.to_string().contains(&cache.path().display().to_string()));
+    assert_eq!(cached, &["4.0bpw"]);
+    let message = error.to_string();
+    assert!(message.contains(&cache.path().display().to_string()) && message.contains("4.0bpw"), "{message}");
     let error = fetch(&offline(&server, &cache), "org/other").unwrap_err();
     assert!(matches!(&error, Error::NotCached { cached, .. } if cached.is_empty()), "{error:?}");
     assert!(server.take_requests().is_empty());

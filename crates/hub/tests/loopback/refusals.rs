@@ -36,6 +36,16 @@ fn a_wrong_token_is_told_with_the_place_it_came_from() {
 }
 
 #[test]
+fn a_refusal_by_another_host_is_not_blamed_on_the_token() {
+    let (server, cache) = start();
+    server.state().token = Some("hf_good");
+    server.state().refuses_large = Some(403);
+    let error = fetch(&with_token(&server, &cache, "hf_good"), "org/model").unwrap_err();
+    assert!(matches!(error, Error::Refused { .. }), "{error:?}");
+    says(&error, &["localhost", "403"]);
+}
+
+#[test]
 fn a_missing_or_private_model_is_told_with_what_was_sent() {
     let (server, cache) = start();
     let error = fetch(&online(&server, &cache), "org/other").unwrap_err();

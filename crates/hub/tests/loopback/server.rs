@@ -44,6 +44,8 @@ pub(crate) struct State {
     pub(crate) stall_after: Option<usize>,
     /// Range requests are answered with the whole file.
     pub(crate) ignores_ranges: bool,
+    /// The host of the large files refuses them with this status.
+    pub(crate) refuses_large: Option<u16>,
     /// What is sent in place of a large file, though listed as it is.
     pub(crate) sends_instead: Option<Vec<u8>>,
     /// What the listing says besides the files.
@@ -189,6 +191,9 @@ fn answer(request: &Request, state: &mut State, port: u16) -> Reply {
         return Reply::new(503);
     }
     if let Some(sha) = request.path.strip_prefix("/cdn/") {
+        if let Some(status) = state.refuses_large {
+            return Reply::new(status);
+        }
         let mut files = state.commits.values().flat_map(BTreeMap::values);
         let Some(content) = files.find(|content| sha256(content) == sha) else { return Reply::new(404) };
         return part(request, state, state.sends_instead.as_ref().unwrap_or(content));
