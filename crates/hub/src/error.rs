@@ -11,7 +11,8 @@ use crate::{ModelName, Origin};
 pub enum Error {
     /// A text is no name of a model.
     #[error(
-        "\"{text}\" is no model on the hub: {why}; write organisation/repository or organisation/repository@revision"
+        "\"{text}\" is no model on the hub: {why}; \
+         write organisation/repository or organisation/repository@revision"
     )]
     Name {
         /// The text found.
@@ -62,7 +63,8 @@ pub enum Error {
     },
     /// There is no such repository, or it may not be seen.
     #[error(
-        "{endpoint} has no model {}, or it is private; check the spelling, or use a token that may read it ({})",
+        "{endpoint} has no model {}, or it is private; \
+         check the spelling, or use a token that may read it ({})",
         name.repository(), sent(origin.as_ref())
     )]
     MissingRepository {
@@ -166,7 +168,10 @@ pub enum Error {
         cached: Vec<String>,
     },
     /// The cache has only a part of this revision and the hub may not be asked.
-    #[error("{name} is not whole in the cache: {} lacks {}; fetch it again while online", path.display(), listed(missing))]
+    #[error(
+        "{name} is not whole in the cache: {} lacks {}; fetch it again while online",
+        path.display(), listed(missing)
+    )]
     Incomplete {
         /// The model asked for.
         name: ModelName,

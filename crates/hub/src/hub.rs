@@ -32,13 +32,13 @@ impl Hub {
         Ok(Self { api: Api::new(&settings)?, settings })
     }
 
-    /// The folder with the files of a model, downloaded as far as they are missing: configuration, tokenizer, chat
-    /// templates and safetensors weights, and nothing else of the repository.
+    /// The folder with the files of a model, downloaded as far as they are missing: configuration, tokenizer,
+    /// chat templates and safetensors weights, and nothing else of the repository.
     ///
-    /// Online, the hub is asked what the revision is now (unless it is a commit that the cache has whole).
-    /// If it cannot be reached and the cache has the revision whole as it was last seen, that is given, and
-    /// [`Event::Unreachable`] says so. Several processes may fetch the same model at the same time. Stopped at any
-    /// moment, by [`Watch`] or by the end of the process, the next call goes on from there.
+    /// Online, the hub is asked what the revision is now (unless it is a commit that the cache knows). If it
+    /// cannot be reached and the cache has the revision whole as it was last seen, that is given, and
+    /// [`Event::Unreachable`] says so. Several processes may fetch the same model at the same time. Stopped at
+    /// any moment, by [`Watch`] or by the end of the process, the next call goes on from there.
     ///
     /// # Errors
     /// [`Error::Token`], [`Error::Gated`], [`Error::MissingRepository`], [`Error::MissingRevision`] or

@@ -2,9 +2,9 @@
 //!
 //! [`Hub::snapshot`] looks up what the revision is now, downloads what the cache lacks, and gives the folder;
 //! [`Hub::cached`] says what the cache holds. The cache is the one that the hub's other clients use, in their
-//! layout, so that a model is on the disk once whatever program fetched it. Nothing here reads the environment or
-//! prints: [`Settings::from_variables`] is handed a function that knows the variables, and [`Watch`] is told what
-//! happens.
+//! layout, so that a model is on the disk once whatever program fetched it. Nothing here reads the environment
+//! or prints: [`Settings::from_variables`] is handed a function that knows the variables, and [`Watch`] is told
+//! what happens.
 //!
 //! ```no_run
 //! use std::ops::ControlFlow;
@@ -18,22 +18,21 @@
 //! ```
 //!
 //! # A download
-//! The hub tells a revision's commit, then the commit's files with their sizes and hashes. What running the model
-//! takes and is not there yet is added up and compared with the free space. Then file by file, under a lock that
-//! other clients respect: the bytes go to `<hash>.incomplete` as they arrive; a connection that breaks is
-//! taken up with a `Range` request from the last byte on, as is a file that an earlier process left; the whole file's size
-//! (and SHA-256, where the hub has one: all large files) is checked; it gets its final name at once; the
-//! snapshot links to it.
-//! Files come one after the other over one connection.
+//! The hub tells a revision's commit, then the commit's files with their sizes and hashes. What running the
+//! model takes and is not there yet is added up and compared with the free space. Then file by file, under a
+//! lock that other clients respect: the bytes go to `<hash>.incomplete` as they arrive; a connection that breaks
+//! is taken up with a `Range` request from the last byte on, as is a file that an earlier process left; the
+//! whole file's size (and SHA-256, where the hub has one: all large files) is checked; it gets its final name at
+//! once; the snapshot links to it. Files come one after the other.
 //!
 //! # Why not the `hf-hub` crate
 //! Version 0.5 with its `ureq` feature fetches one file and knows the cache's layout. It does not list
-//! revisions, check space, size or hash, work offline, or tell a wrong token from a missing model; if
-//! a server answers a `Range` request with the whole file it appends that to the part it has; its
-//! retries are off by default and it brings its own progress bars. What it would save is one request and one
-//! loop, and those are where the trouble is. Version 1 is asynchronous, with several hundred crates and `CMake`.
-//! So this crate speaks HTTP through `ureq` itself (TLS by `rustls` with the certificates that the machine trusts), on
-//! fewer crates than `hf-hub` 0.5.
+//! revisions, check space, size or hash, say what is missing offline, or tell a wrong token from a missing
+//! model; if a server answers a `Range` request with the whole file it appends that to the part it has; its
+//! retries are off by default. What it would save is one request and one loop, and those are where the trouble
+//! is. Version 1 is asynchronous, and some 500 crates with `CMake` among them. So this crate speaks HTTP through
+//! `ureq` itself (TLS by `rustls` with the certificates that the machine trusts), which with hashing and locking
+//! makes fewer crates than `hf-hub` 0.5.
 //!
 //! | module | what it holds |
 //! |---|---|

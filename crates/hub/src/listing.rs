@@ -178,7 +178,9 @@ mod tests {
     fn the_stored_form_is_the_official_clients() {
         let (git, sha, xet) = ("a".repeat(40), "b".repeat(64), "c".repeat(64));
         let text = format!(
-            r#"{{"format_version": 1, "files": {{"config.json": {{"size": 519, "blob_id": "{git}"}}, "model.safetensors":
+            r#"{{"format_version": 1, "files": {{
+            "config.json": {{"size": 519, "blob_id": "{git}"}},
+            "model.safetensors":
             {{"size": 1234, "blob_id": "{git}", "lfs_sha256": "{sha}", "lfs_size": 1234, "xet_hash": "{xet}"}}}}}}"#
         );
         let listing = Listing::parse(&text).unwrap();

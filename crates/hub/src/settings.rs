@@ -51,7 +51,7 @@ impl Settings {
     /// | cache | `HF_HUB_CACHE`, `HUGGINGFACE_HUB_CACHE`, `hub` in the home folder |
     /// | home folder (of cache and token) | `HF_HOME`, `$XDG_CACHE_HOME/huggingface`, `~/.cache/huggingface` |
     /// | endpoint | `HF_ENDPOINT`, `https://huggingface.co` |
-    /// | token | `HF_TOKEN`, `HUGGING_FACE_HUB_TOKEN`, the file `HF_TOKEN_PATH`, `token` in the home folder |
+    /// | token | `HF_TOKEN`, `HUGGING_FACE_HUB_TOKEN`, the file `HF_TOKEN_PATH` or `token` in the home folder |
     /// | network | offline if `HF_HUB_OFFLINE` is 1, on, yes or true |
     /// | proxy | `HTTPS_PROXY` or `HTTP_PROXY` by the endpoint's scheme, `ALL_PROXY`; `NO_PROXY` excepts hosts |
     ///

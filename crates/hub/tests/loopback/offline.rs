@@ -12,7 +12,8 @@ use crate::server::{Loopback, sha256};
 /// A hub with one model of two shards, and a cache that has it.
 fn fetched() -> (Loopback, Scratch) {
     let (server, cache) = (Loopback::start(), Scratch::new());
-    let index = br#"{"weight_map": {"x": "model-00001-of-00002.safetensors", "y": "model-00002-of-00002.safetensors"}}"#;
+    let index = br#"{"weight_map":
+        {"x": "model-00001-of-00002.safetensors", "y": "model-00002-of-00002.safetensors"}}"#;
     server.commit(
         "4.0bpw",
         &[
