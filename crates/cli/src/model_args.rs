@@ -1,6 +1,5 @@
 //! The flags that all commands share: which model, on which device, with which cache.
 
-use std::num::NonZero;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result};
@@ -51,8 +50,8 @@ pub(crate) struct DeviceArgs {
     device: DeviceKind,
 
     /// Threads of the cpu device [default: one a core]
-    #[arg(long, short = 't', value_name = "N")]
-    threads: Option<NonZero<usize>>,
+    #[arg(long, short = 't', value_name = "N", value_parser = clap::value_parser!(u16).range(1..=1024))]
+    threads: Option<u16>,
 }
 
 /// How its caches store numbers.
@@ -104,7 +103,7 @@ impl DeviceArgs {
     pub(crate) fn open(&self) -> Result<Box<dyn Device>> {
         Ok(match self.device {
             DeviceKind::Cpu => {
-                Box::new(Cpu::new(CpuOptions { threads: self.threads.map(NonZero::get), simd: None })?)
+                Box::new(Cpu::new(CpuOptions { threads: self.threads.map(usize::from), simd: None })?)
             }
             DeviceKind::Reference => Box::new(Reference::new()),
         })

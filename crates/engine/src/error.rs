@@ -37,6 +37,15 @@ pub enum Error {
         /// How many there are.
         slots: u32,
     },
+    /// The model gave numbers that make no distribution over tokens.
+    #[error(
+        "the logits after {tokens} tokens are not finite: the weights are damaged, or a device computes wrongly \
+         (`billfish verify` tells which operation)"
+    )]
+    NotFinite {
+        /// Tokens of the sequence so far.
+        tokens: u32,
+    },
     /// The device refused or failed.
     #[error(transparent)]
     Device(#[from] program::Error),

@@ -130,7 +130,7 @@ fn draw(engine: &mut Engine, request: &Request<'_>, sequence: &mut Sequence) -> 
         let outputs = if last { std::slice::from_ref(&output) } else { &[] };
         let outcome = engine.step(&mut [Part { sequence, rows, outputs }])?;
         if last {
-            return Ok(outcome.token(0));
+            return outcome.token(0).map(Some).ok_or(Error::NotFinite { tokens: place });
         }
     }
 }

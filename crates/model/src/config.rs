@@ -23,6 +23,9 @@ pub(crate) struct Config {
     around: Map<String, Value>,
 }
 
+/// What [`Config::whole`] needs, in words.
+const WHOLE: &str = "a whole number";
+
 impl Config {
     /// Reads a configuration file.
     pub(crate) fn open(path: &Path) -> Result<Config> {
@@ -92,9 +95,12 @@ impl Config {
 
     /// A whole number, perhaps 0, that must be there.
     pub(crate) fn whole(&self, key: &str) -> Result<u32> {
-        let needed = "a whole number";
-        let whole = self.optional(key, needed, |value| value.as_u64()?.try_into().ok())?;
-        whole.ok_or_else(|| self.absent(key, needed))
+        self.optional_whole(key)?.ok_or_else(|| self.absent(key, WHOLE))
+    }
+
+    /// A whole number, perhaps 0, or none where the key is absent.
+    pub(crate) fn optional_whole(&self, key: &str) -> Result<Option<u32>> {
+        self.optional(key, WHOLE, |value| value.as_u64()?.try_into().ok())
     }
 
     /// A positive whole number of at most `most`.

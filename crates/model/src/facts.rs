@@ -23,6 +23,8 @@ pub struct Facts {
     pub eos: Vec<u32>,
     /// How many layers it has.
     pub layers: u32,
+    /// How many more there may be in its files that predict the token after the next one.
+    pub draft_layers: u32,
 }
 
 /// One tensor of a model, as [`Model::tensors`](crate::Model::tensors) lists them.
@@ -49,6 +51,7 @@ impl Facts {
             bos: tokens(config, "bos_token_id")?.first().copied(),
             eos: tokens(config, "eos_token_id")?,
             layers: config.count("num_hidden_layers")?,
+            draft_layers: config.optional_whole("num_nextn_predict_layers")?.unwrap_or(0),
         })
     }
 

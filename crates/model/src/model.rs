@@ -63,7 +63,8 @@ impl Model {
             known: tokenizer.as_ref().map(Tokenizer::vocab),
         };
         let spec = record(&*architecture, recorder, folder)?;
-        let unused = checkpoint.unused(&spec, facts.layers)?;
+        let unused =
+            checkpoint.unused(&spec, facts.layers..facts.layers.saturating_add(facts.draft_layers))?;
         Ok(Model { spec, facts, tokenizer, source: Box::new(checkpoint), unused, path: folder.into() })
     }
 

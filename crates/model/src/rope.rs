@@ -55,17 +55,22 @@ pub(crate) struct Rotary {
 
 /// Reads the rotary embedding of heads with `dims` dims.
 pub(crate) fn read(config: &Config, dims: u32, pairing: Pairing, supported: &Supported) -> Result<Rotary> {
-    let (key, scaling) = match config.object("rope_parameters")? {
-        Some(parameters) => ("rope_parameters", Some(parameters)),
-        None => ("rope_scaling", config.object("rope_scaling")?),
-    };
-    let scaling = scaling.as_ref();
-    let kind = kind(config, key, scaling)?;
-    if !supported.kinds.contains(&kind) {
-        let known = supported.kinds.join(", ");
-        let what = format!("rope type {kind:?} is not supported for this architecture, only {known}");
-        return Err(config.error(key, what));
+    let (newer, older) = (config.object("rope_parameters")?, config.object("rope_scaling")?);
+    let mut kinds = Vec::new();
+    // The newer one counts where there are both, but neither may name what is not known here.
+    for (key, scaling) in [("rope_parameters", &newer), ("rope_scaling", &older)] {
+        let kind = kind(config, key, scaling.as_ref())?;
+        if !supported.kinds.contains(&kind) {
+            let known = supported.kinds.join(", ");
+            let what = format!("rope type {kind:?} is not supported for this architecture, only {known}");
+            return Err(config.error(key, what));
+        }
+        kinds.push(kind);
     }
+    let (kind, scaling) = match &newer {
+        Some(_) => (kinds[0], newer.as_ref()),
+        None => (kinds[1], older.as_ref()),
+    };
     let own = scaling.map(|scaling| scaling.optional_number("rope_theta")).transpose()?.flatten();
     let theta = match own.or(config.optional_number("rope_theta")?).or(supported.theta) {
         Some(theta) => theta,

@@ -58,7 +58,9 @@ impl Tokenizer {
     fn parse(path: &Path, json: &str) -> Result<Tokenizer> {
         let malformed = |error: tokenizers::Error| Error::file(path, format!("is no tokenizer: {error}"));
         let spelling = Spelling::read(path, &config::object(path, json)?)?;
-        let parsing = tokenizers::Tokenizer::from_bytes(json).map_err(malformed)?;
+        let mut parsing = tokenizers::Tokenizer::from_bytes(json).map_err(malformed)?;
+        // Whoever saved the file may have left these on; a prompt is taken as it is.
+        parsing.with_truncation(None).map_err(malformed)?.with_padding(None);
         let added = parsing.get_added_tokens_decoder();
         let mut pieces: Vec<(Vec<u8>, Special)> = Vec::new();
         for (token, id) in parsing.get_vocab(true) {

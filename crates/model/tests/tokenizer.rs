@@ -120,3 +120,29 @@ fn tokens_that_spell_bytes_and_spaces_in_their_own_way_are_read() {
     assert_eq!(tokenizer.decode(&[6]), "é ");
     assert_eq!(tokenizer.encode("a é", Specials::Plain).unwrap(), [1, 0, 2, 3]);
 }
+
+#[test]
+fn a_text_is_neither_cut_nor_padded_whatever_was_saved_with_the_tokenizer() {
+    let tokenizer = |truncation: Value, padding: Value| {
+        of(
+            "whole",
+            &json!({
+                "version": "1.0", "truncation": truncation, "padding": padding, "added_tokens": [],
+                "normalizer": null, "pre_tokenizer": null, "post_processor": null,
+                "decoder": { "type": "ByteLevel", "add_prefix_space": false, "trim_offsets": true, "use_regex": false },
+                "model": { "type": "BPE", "vocab": { "a": 0, "b": 1 }, "merges": [] },
+            }),
+        )
+    };
+    let truncation =
+        json!({ "max_length": 1, "stride": 0, "strategy": "LongestFirst", "direction": "Right" });
+    let padding = json!({
+        "strategy": { "Fixed": 50 }, "direction": "Right", "pad_to_multiple_of": null, "pad_id": 0,
+        "pad_type_id": 0, "pad_token": "a",
+    });
+    for tokenizer in [tokenizer(truncation, Value::Null), tokenizer(Value::Null, padding)] {
+        for specials in [Specials::Parse, Specials::Plain] {
+            assert_eq!(tokenizer.encode("abab", specials).unwrap(), [0, 1, 0, 1]);
+        }
+    }
+}

@@ -72,7 +72,10 @@ impl Answers {
         given.vocab = vocab;
         for (output, row) in outputs.iter().zip(logits.chunks_exact(vocab)) {
             given.answers.push(match output.want {
-                Want::Choose(draw) => Answer::Token(draw.token(&row[..known], &mut self.candidates)),
+                Want::Choose(draw) => match can_be_drawn_from(&row[..known]) {
+                    true => Answer::Token(draw.token(&row[..known], &mut self.candidates)),
+                    false => Answer::NotFinite,
+                },
                 Want::Score(token) => Answer::Score(log_probability(row, token)),
                 Want::Logits => {
                     given.logits.extend_from_slice(row);
@@ -97,10 +100,32 @@ impl Answers {
     }
 }
 
+/// Whether logits make a distribution: none is NaN, and the largest is finite.
+fn can_be_drawn_from(logits: &[f32]) -> bool {
+    logits.iter().copied().fold(f32::NEG_INFINITY, f32::max).is_finite()
+        && !logits.iter().any(|logit| logit.is_nan())
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::Draw;
+
+    #[test]
+    fn no_token_is_drawn_from_logits_that_make_no_distribution() {
+        let choose = Output { row: 0, want: Want::Choose(Draw::GREEDY) };
+        for (logits, answer) in [
+            ([1.0, f32::NAN, 2.0], Answer::NotFinite),
+            ([1.0, f32::INFINITY, 2.0], Answer::NotFinite),
+            ([f32::NEG_INFINITY; 3], Answer::NotFinite),
+            ([f32::NEG_INFINITY, 0.0, -1.0], Answer::Token(1)),
+        ] {
+            let mut answers = Answers::default();
+            let ticket = answers.submit("test").unwrap();
+            answers.answer(&[choose], &logits, 3, 3);
+            assert_eq!(answers.wait(&ticket, "test").unwrap().answers, [answer]);
+        }
+    }
 
     #[test]
     fn two_steps_can_be_under_way_and_the_second_sees_the_token_of_the_first() {

@@ -66,6 +66,8 @@ pub enum Want {
 pub enum Answer {
     /// To [`Want::Choose`]: the token.
     Token(u32),
+    /// To [`Want::Choose`]: there is none, since a logit is NaN or the largest is infinite.
+    NotFinite,
     /// To [`Want::Score`]: the natural logarithm of the token's probability.
     Score(f32),
     /// To [`Want::Logits`]: which row of [`Outcome::logits`] they are.

@@ -33,7 +33,7 @@ impl Decoder {
             vocab: config.count("vocab_size")?,
             hidden: config.count("hidden_size")?,
             layers: config.count_up_to("num_hidden_layers", MOST_LAYERS)?,
-            eps: config.number("rms_norm_eps")? as f32,
+            eps: eps(config)?,
             tied: tied(config)?,
         })
     }
@@ -97,6 +97,14 @@ impl Decoder {
                     .into(),
             })
         }
+    }
+}
+
+/// What is added to the mean square in the norms.
+fn eps(config: &Config) -> crate::Result<f32> {
+    match config.number("rms_norm_eps")? {
+        eps if eps > 0.0 => Ok(eps as f32),
+        eps => Err(config.error("rms_norm_eps", format!("is {eps}, a positive number is needed"))),
     }
 }
 

@@ -1,6 +1,7 @@
 //! Tensors that a text model does not use: which ones are known, and why they may be left alone.
 
 use std::fmt;
+use std::ops::Range;
 
 use crate::block::Names;
 
@@ -58,13 +59,13 @@ const TOWERS: [&str; 15] = [
     "visual.",
 ];
 
-/// Why a tensor may be left alone, or none if that is not known. `has` tells whether the checkpoint has a
-/// tensor.
-pub(super) fn why(name: &str, names: &Names, layers: u32, has: impl Fn(&str) -> bool) -> Option<Why> {
+/// Why a tensor may be left alone, or none if that is not known. `drafts` are the layers that the
+/// configuration announces after the model's own; `has` tells whether the checkpoint has a tensor.
+pub(super) fn why(name: &str, names: &Names, drafts: &Range<u32>, has: impl Fn(&str) -> bool) -> Option<Why> {
     if TOWERS.iter().any(|tower| name.starts_with(tower)) {
         return Some(Why::Tower);
     }
-    if name.starts_with("mtp.") || layer(name, names).is_some_and(|layer| layer >= u64::from(layers)) {
+    if name.starts_with("mtp.") || layer(name, names).is_some_and(|layer| drafts.contains(&layer)) {
         return Some(Why::Draft);
     }
     if name.ends_with("rotary_emb.inv_freq") {
@@ -75,7 +76,7 @@ pub(super) fn why(name: &str, names: &Names, layers: u32, has: impl Fn(&str) -> 
 }
 
 /// The layer that a name belongs to.
-fn layer(name: &str, names: &Names) -> Option<u64> {
+fn layer(name: &str, names: &Names) -> Option<u32> {
     let (index, _) = name.strip_prefix(names.trunk)?.strip_prefix("layers.")?.split_once('.')?;
     index.parse().ok()
 }
@@ -85,7 +86,7 @@ mod tests {
     use super::*;
 
     fn why_of(name: &str) -> Option<Why> {
-        why(name, &Names::PLAIN, 47, |name| name == "model.layers.0.mlp.up_proj.trellis")
+        why(name, &Names::PLAIN, &(47..48), |name| name == "model.layers.0.mlp.up_proj.trellis")
     }
 
     #[test]
@@ -101,6 +102,7 @@ mod tests {
     fn tensors_of_the_model_itself_are_not_known_as_unused() {
         for name in [
             "model.layers.46.self_attn.sinks",
+            "model.layers.48.mlp.up_proj.weight",
             "model.layers.0.mlp.down_proj.scale",
             "model.layers.0.self_attn.q_proj.bias",
             "model.visualisation.weight",

@@ -20,10 +20,11 @@ impl Map {
     /// # Errors
     /// If it cannot be opened or mapped.
     pub(crate) fn open(path: &Path) -> Result<Map> {
-        let file = File::open(path).map_err(|error| Error::io(path, &error))?;
-        if !file.metadata().map_err(|error| Error::io(path, &error))?.is_file() {
+        // Asked before opening: opening a pipe waits for somebody to write into it.
+        if !std::fs::metadata(path).map_err(|error| Error::io(path, &error))?.is_file() {
             return Err(Error::file(path, "is no regular file"));
         }
+        let file = File::open(path).map_err(|error| Error::io(path, &error))?;
         #[expect(unsafe_code, reason = "the bytes of a file can only be had without copying by mapping it")]
         // SAFETY: the map is read-only and private to readers of bytes; a program that changes the file
         // meanwhile can change numbers or end this process with SIGBUS, as for every user of mapped weights,

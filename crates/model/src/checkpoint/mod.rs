@@ -10,6 +10,7 @@ mod read;
 pub(crate) mod write;
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::ops::Range;
 use std::path::{Path, PathBuf};
 
 use program::{Catalogue, HostTensor, Kind, ModelSpec, Storage};
@@ -78,11 +79,12 @@ impl Checkpoint {
         &self.names
     }
 
-    /// The tensors that the model does not use, each with the reason; `layers` is how many layers it has.
+    /// The tensors that the model does not use, each with the reason; `drafts` are the layers after its
+    /// own that predict the token after the next one.
     ///
     /// # Errors
     /// If one has no known reason: something of the model would be left out without a word.
-    pub(crate) fn unused(&self, model: &ModelSpec, layers: u32) -> Result<Vec<Unused>> {
+    pub(crate) fn unused(&self, model: &ModelSpec, drafts: Range<u32>) -> Result<Vec<Unused>> {
         let mut used = BTreeSet::new();
         for weight in &model.weights {
             for part in &weight.parts {
@@ -93,7 +95,7 @@ impl Checkpoint {
         let left = self.tensors.iter().filter(|(name, _)| !used.contains(*name));
         left.map(|(name, &shard)| {
             let shard = &self.shards[shard];
-            match extras::why(name, &self.names, layers, |name| self.tensors.contains_key(name)) {
+            match extras::why(name, &self.names, &drafts, |name| self.tensors.contains_key(name)) {
                 Some(why) => {
                     Ok(Unused { name: name.clone(), bytes: shard.entries[name].bytes.len() as u64, why })
                 }

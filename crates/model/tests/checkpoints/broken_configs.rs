@@ -289,3 +289,22 @@ fn a_tokenizer_that_cannot_be_read_is_refused() {
     folder.write("tokenizer.json", r#"{"decoder": {"type": "ByteLevel"}}"#);
     assert!(folder.refusal().starts_with("tokenizer.json: is no tokenizer: "));
 }
+
+#[test]
+fn an_unknown_rotary_embedding_is_refused_beside_a_known_one_too() {
+    let known = json!({ "rope_type": "default", "rope_theta": 10000.0 });
+    let both = json!({ "rope_parameters": known, "rope_scaling": { "type": "mrope" } });
+    let refused = refusal(LLAMA, both);
+    assert!(
+        refused.starts_with("config.json: rope_scaling: rope type \"mrope\" is not supported"),
+        "{refused}"
+    );
+}
+
+#[test]
+fn an_eps_that_is_not_positive_is_refused() {
+    for eps in [0.0, -1.0] {
+        let refused = refusal(LLAMA, json!({ "rms_norm_eps": eps }));
+        assert!(refused.starts_with("config.json: rms_norm_eps: is "), "{refused}");
+    }
+}

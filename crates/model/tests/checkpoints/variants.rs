@@ -148,6 +148,14 @@ fn prediction_layers_and_rotary_frequencies_are_left_alone() {
             tensors.insert(name.into(), zeros(&[8]));
         }
     });
+    // Layers after the last one are an error unless the configuration announces them.
+    folder.set(json!({ "num_nextn_predict_layers": 0 }));
+    let refusal = folder.open().err().unwrap().to_string();
+    assert!(
+        refusal.contains("model.layers.2.eh_proj.lut_fp16: is no part of this architecture"),
+        "{refusal}"
+    );
+    folder.set(json!({ "num_nextn_predict_layers": 1 }));
     let model = folder.open().unwrap();
     let whys: Vec<Why> = model.unused().iter().map(|unused| unused.why).collect();
     assert_eq!(whys, [Why::RotaryFrequencies, Why::Draft, Why::Draft, Why::Draft]);
@@ -165,7 +173,7 @@ fn both_ways_to_write_the_rotary_embedding_mean_the_same() {
     let old = logits(&folder);
     let new = json!({ "rope_type": "linear", "factor": 4.0, "rope_theta": 10000.0 });
     // The newer key wins over an older one that says something else.
-    folder.set(json!({ "rope_theta": null, "rope_parameters": new, "rope_scaling": { "type": "dynamic" } }));
+    folder.set(json!({ "rope_theta": null, "rope_parameters": new, "rope_scaling": { "type": "linear", "factor": 2.0 } }));
     assert_eq!(logits(&folder), old);
     folder.set(json!({ "rope_parameters": { "rope_type": "default", "rope_theta": 10000.0 } }));
     assert_ne!(logits(&folder), old);

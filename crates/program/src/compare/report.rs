@@ -106,7 +106,8 @@ pub(super) fn answers(logits: Val, got: &Answers, want: &Answers) -> Vec<Both> {
     let tokens = |answers: &Answers| {
         let token = |answer: &Answer| match answer {
             Answer::Token(token) => Some(*token as f32),
-            _ => None,
+            Answer::NotFinite => Some(f32::NAN),
+            Answer::Score(_) | Answer::Logits(_) => None,
         };
         answers.answers.iter().filter_map(token).collect()
     };
