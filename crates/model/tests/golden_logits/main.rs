@@ -22,7 +22,7 @@ const FLOAT32: f64 = 1e-4;
 
 const OPTIONS: BuildOptions = BuildOptions { cache: Format::F16 };
 
-/// Sources in f16 or bf16, by their golden `logits`.
+/// Larger sources in f16 or bf16, by their golden `logits`.
 const SOURCES: [&str; 13] = [
     "golden/conversions/llama-even",
     "golden/conversions/qwen2",
@@ -62,6 +62,22 @@ fn shared() -> Option<PathBuf> {
     shared
 }
 
+/// The small sources in the repository: one for each architecture, in a folder of its name.
+fn small_sources() -> Vec<PathBuf> {
+    let entries = std::fs::read_dir(golden::folder().join("sources")).unwrap();
+    let mut folders: Vec<PathBuf> = entries.map(|entry| entry.unwrap().path()).collect();
+    folders.sort_unstable();
+    folders
+}
+
+/// All sources that there are.
+fn sources() -> Vec<PathBuf> {
+    let larger = shared().into_iter().flat_map(|shared| {
+        SOURCES.iter().chain(&["models/tiny-glm"]).map(move |folder| shared.join(folder)).collect::<Vec<_>>()
+    });
+    small_sources().into_iter().chain(larger).collect()
+}
+
 fn open(folder: &Path) -> (Model, Tensors) {
     let model = Model::open(folder, &OPTIONS).unwrap_or_else(|error| panic!("{error}"));
     (model, Tensors::open(folder.join("golden.safetensors")))
@@ -85,10 +101,26 @@ fn every_tensor_of_every_golden_checkpoint_is_used_or_known_as_unused() {
 }
 
 #[test]
+fn every_architecture_has_a_small_source() {
+    let folder = std::env::temp_dir().join(format!("no-architecture-{}", std::process::id()));
+    std::fs::create_dir_all(&folder).unwrap();
+    std::fs::write(folder.join("config.json"), r#"{"model_type": "none"}"#).unwrap();
+    let refusal = Model::open(&folder, &OPTIONS).err().unwrap().to_string();
+    std::fs::remove_dir_all(&folder).unwrap();
+    let (_, known) = refusal.split_once("known are ").unwrap();
+    let folders: Vec<PathBuf> = small_sources();
+    let names: Vec<&str> = folders.iter().map(|path| path.file_name().unwrap().to_str().unwrap()).collect();
+    assert_eq!(names.join(", "), known);
+    for folder in &folders {
+        assert_eq!(open(folder).0.facts.architecture, folder.file_name().unwrap().to_str().unwrap());
+    }
+}
+
+#[test]
 fn every_source_gives_the_logits_of_transformers() {
-    let Some(shared) = shared() else { return };
-    for folder in SOURCES.iter().chain(&["models/tiny-glm"]) {
-        let (model, golden) = open(&shared.join(folder));
+    for folder in sources() {
+        let (model, golden) = open(&folder);
+        let folder = folder.display();
         let logits = Runner::new(&model, 128).logits(&golden.ids("ids"), 128, 0);
         let error = worst(&logits, &golden.f32("logits"), model.facts.vocab as usize);
         println!("{folder}: {error:.1e}");

@@ -12,7 +12,7 @@ use program::compare::{Choice, Comparison};
 use program::reference::Reference;
 use program::{CacheSize, Device, ModelSpec, Output, PAGE_TOKENS, PageId, Sequence, Size, Step, Token, Want};
 
-use crate::{CONVERSIONS, SOURCES, open, shared};
+use crate::{CONVERSIONS, open, shared, sources};
 
 /// Of one operation on the reference's inputs: caches in f16 round by 2^-11 relative, which is the most that
 /// any operation does; sums differ by their order alone.
@@ -72,10 +72,10 @@ fn for_each_step(ids: &[u32], chunk: usize, mut each: impl FnMut(&Step<'_>)) {
 
 /// Every golden model with its ids.
 fn for_each_model(mut each: impl FnMut(&str, &Model, &[u32])) {
-    let Some(shared) = shared() else { return };
-    for folder in SOURCES.iter().chain(&CONVERSIONS).chain(&["models/tiny-glm"]) {
-        let (model, golden) = open(&shared.join(folder));
-        each(folder, &model, &golden.ids("ids"));
+    let conversions = shared().into_iter().flat_map(|shared| CONVERSIONS.map(|folder| shared.join(folder)));
+    for folder in sources().into_iter().chain(conversions) {
+        let (model, golden) = open(&folder);
+        each(&folder.to_string_lossy(), &model, &golden.ids("ids"));
     }
 }
 
