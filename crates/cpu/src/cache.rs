@@ -148,16 +148,31 @@ impl CachePart {
         }
     }
 
-    /// Reads columns `start .. start + out.len()` of the row in the given place of a page.
-    #[inline(always)]
+    /// Reads columns `start .. start + cols` of the first `rows` rows of a page; rows of `out` are `stride` apart.
+    ///
+    /// Compiled once for all operations that attend.
+    #[inline(never)]
     pub(crate) fn read<S: Simd>(
         &self,
         simd: S,
-        (page, place): (PageId, usize),
-        start: usize,
-        out: &mut [f32],
+        (page, rows): (PageId, usize),
+        (start, cols): (usize, usize),
+        (out, stride): (&mut [f32], usize),
     ) {
-        let bytes = &self.memory.bytes()[self.start(page, place)..][..self.row_bytes];
+        let first = self.start(page, 0);
+        let page = &self.memory.bytes()[first..first + rows * self.row_bytes];
+        simd.vectorize(
+            #[inline(always)]
+            || {
+                for (bytes, out) in page.chunks_exact(self.row_bytes).zip(out.chunks_mut(stride)) {
+                    self.read_row(simd, bytes, start, &mut out[..cols]);
+                }
+            },
+        );
+    }
+
+    #[inline(always)]
+    fn read_row<S: Simd>(&self, simd: S, bytes: &[u8], start: usize, out: &mut [f32]) {
         match self.spec.format {
             Format::F16 => {
                 let bytes = &bytes[2 * start..];
@@ -190,41 +205,25 @@ impl CachePart {
 }
 
 /// Decodes a group of 32 numbers: [`kv::decode`] in vectors.
-///
-/// A plane of w bits a code has the codes of a vector of eight in 8 w neighbouring bits: two words of the
-/// widest plane, or part of one of the others.
 #[inline(always)]
 fn decode<S: Simd>(
     simd: S,
-    words: &[u8],
+    mut words: &[u8],
     (scale, bits): (f16, CacheBits),
     group: &mut [[f32; LANES]; VECTORS],
 ) {
-    let words = words.as_chunks::<4>().0;
-    let word = |at: usize| u32::from_le_bytes(words[at]);
     let mut codes = [simd.splat_u32(0); VECTORS];
-    let mut first_word = 0;
-    let mut below = u32::from(bits.get());
-    for width in [8_u32, 4, 2, 1] {
-        if u32::from(bits.get()) & width == 0 {
-            continue;
-        }
-        below -= width;
-        let mask = simd.splat_u32((1 << width) - 1);
-        let lift = simd.splat_u32(below);
-        for (v, codes) in codes.iter_mut().enumerate() {
-            let first_bit = v * LANES * width as usize;
-            let at = first_word + first_bit / 32;
-            let (low, high) = (word(at), if width == 8 { word(at + 1) } else { word(at) });
-            let source = simd.load_u32(&[low, low, low, low, high, high, high, high]);
-            let mut shifts = [0; LANES];
-            for (lane, shift) in shifts.iter_mut().enumerate() {
-                *shift = (first_bit as u32 + lane as u32 * width) % 32;
-            }
-            let field = simd.and(simd.shr(source, simd.load_u32(&shifts)), mask);
-            *codes = simd.or(*codes, simd.shl(field, lift));
-        }
-        first_word += width as usize;
+    if bits.get() & 8 != 0 {
+        words = read_plane::<S, 8>(simd, words, &mut codes);
+    }
+    if bits.get() & 4 != 0 {
+        words = read_plane::<S, 4>(simd, words, &mut codes);
+    }
+    if bits.get() & 2 != 0 {
+        words = read_plane::<S, 2>(simd, words, &mut codes);
+    }
+    if bits.get() & 1 != 0 {
+        read_plane::<S, 1>(simd, words, &mut codes);
     }
     let middle = f32::from(1_u16 << (bits.get() - 1));
     // In the codec's order of multiplications, so that the bits are the same.
@@ -238,6 +237,34 @@ fn decode<S: Simd>(
     for (value, out) in values.into_iter().zip(group) {
         simd.store(simd.round_to_f16(value), out);
     }
+}
+
+/// Appends the bits of one plane to the codes, and gives the planes after it.
+///
+/// With w bits a code, the codes of a vector are 8 w neighbouring bits: eight bytes of the widest plane, part
+/// of one word of the others.
+#[inline(always)]
+fn read_plane<'a, S: Simd, const WIDTH: usize>(
+    simd: S,
+    words: &'a [u8],
+    codes: &mut [S::U32; VECTORS],
+) -> &'a [u8] {
+    let (plane, rest) = words.split_at(WIDTH * GROUP / 8);
+    for (vector, codes) in codes.iter_mut().enumerate() {
+        let field = if WIDTH == 8 {
+            simd.load_u8(&plane.as_chunks().0[vector])
+        } else {
+            let first_bit = vector * LANES * WIDTH;
+            let word = simd.splat_u32(u32::from_le_bytes(plane.as_chunks().0[first_bit / 32]));
+            let mut shifts = [0; LANES];
+            for (lane, shift) in shifts.iter_mut().enumerate() {
+                *shift = (first_bit % 32 + lane * WIDTH) as u32;
+            }
+            simd.and(simd.shr(word, simd.load_u32(&shifts)), simd.splat_u32((1 << WIDTH) - 1))
+        };
+        *codes = simd.or(simd.shl(*codes, simd.splat_u32(WIDTH as u32)), field);
+    }
+    rest
 }
 
 #[cfg(test)]
@@ -271,15 +298,17 @@ mod tests {
                     let x = row(cols as usize, place as f32);
                     let want = format.stored(&x);
                     for columns in [0..96, 0..32, 32..64, 5..83, 31..33, 64..96] {
-                        let mut got = vec![f32::NAN; columns.len()];
-                        part.read(simd, (PageId(2), place), columns.start, &mut got);
-                        assert_eq!(got, want[columns], "{format:?}");
+                        let (cols, stride) = (columns.len(), columns.len() + 3);
+                        let mut got = vec![f32::NAN; (place + 1) * stride];
+                        part.read(simd, (PageId(2), place + 1), (columns.start, cols), (&mut got, stride));
+                        assert_eq!(got[place * stride..][..cols], want[columns], "{format:?}");
+                        assert!(got[place * stride + cols..].iter().all(|number| number.is_nan()));
                     }
                 }
-                let mut got = vec![f32::NAN; 96];
-                part.read(simd, (PageId(1), 63), 0, &mut got);
+                let mut got = vec![f32::NAN; 64 * 96];
+                part.read(simd, (PageId(1), 64), (0, 96), (&mut got, 96));
                 if format == Format::F16 {
-                    assert_eq!(got, [0.0; 96]);
+                    assert_eq!(got, [0.0; 64 * 96]);
                 }
             });
         }
@@ -291,9 +320,12 @@ mod tests {
             let mut caches = caches(13, Format::F16).unwrap();
             let x = row(13, 0.5);
             caches.part_mut(CacheId(0), 0).write(simd, PageId(1), 7, &x);
-            let mut got = [0.0; 13];
-            caches.part(CacheId(0), 0).read(simd, (PageId(1), 7), 0, &mut got);
-            assert_eq!(got.to_vec(), x.iter().map(|x| f16::from_f32(*x).to_f32()).collect::<Vec<_>>());
+            let mut got = [0.0; 8 * 13];
+            caches.part(CacheId(0), 0).read(simd, (PageId(1), 8), (0, 13), (&mut got, 13));
+            assert_eq!(
+                got[7 * 13..].to_vec(),
+                x.iter().map(|x| f16::from_f32(*x).to_f32()).collect::<Vec<_>>()
+            );
         });
     }
 

@@ -18,12 +18,13 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, mpsc};
 use std::thread::{self, JoinHandle};
 
-/// How often an idle worker looks for a job before it sleeps: some 50 us, the time between two phases of a
-/// step many times over.
-const LOOKS: u32 = 2_000;
+/// How often a thread looks for what it waits for without lending its core to others: some 10 us, longer than
+/// from one phase of a step to the next.
+const LOOKS: u32 = 200;
 
-/// How often the owner of a job looks whether the last worker has left before it lends its core to others.
-const LOOKS_FOR_THE_LAST: u32 = 10_000;
+/// How often an idle worker then lends its core and looks again, before it sleeps: some 50 us if nobody
+/// wants the core.
+const LOANS: u32 = 100;
 
 const OPEN: usize = 1;
 const ONE_INSIDE: usize = 2;
@@ -186,12 +187,12 @@ impl Shared {
 
     /// Waits until more jobs have begun than `seen`, and gives their number.
     fn next_job(&self, thread: usize, seen: usize) -> usize {
-        for _ in 0..LOOKS {
+        for look in 0..LOOKS + LOANS {
             let jobs = self.jobs.load(Ordering::Acquire);
             if jobs != seen {
                 return jobs;
             }
-            std::hint::spin_loop();
+            wait_a_little(look);
         }
         let asleep = &self.asleep[thread - 1];
         loop {
@@ -230,17 +231,22 @@ impl Shared {
 
     /// Lets nobody in any more and waits for those inside.
     fn close(&self) {
-        let mut looks = 0;
+        let mut look = 0;
         let mut state = self.state.fetch_and(!OPEN, Ordering::Acquire) & !OPEN;
         while state != 0 {
-            looks += 1;
-            if looks < LOOKS_FOR_THE_LAST {
-                std::hint::spin_loop();
-            } else {
-                thread::yield_now();
-            }
+            wait_a_little(look);
+            look = look.saturating_add(1);
             state = self.state.load(Ordering::Acquire);
         }
+    }
+}
+
+/// What a thread does after it looked for the `look`-th time in vain.
+fn wait_a_little(look: u32) {
+    if look < LOOKS {
+        std::hint::spin_loop();
+    } else {
+        thread::yield_now();
     }
 }
 

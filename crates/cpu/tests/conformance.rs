@@ -1,12 +1,18 @@
 //! The conformance suite on every instruction level that this processor has, with one, two and three threads.
 #![expect(clippy::print_stdout, reason = "a level that this processor lacks is said to be skipped")]
 
+use std::sync::Mutex;
+
 use cpu::{Cpu, CpuOptions, SimdLevel};
 use program::Device;
 use program::conformance::{self, Case};
 
+/// Held by the test that runs: threads of several devices at once would wait for each other's cores.
+static CORES: Mutex<()> = Mutex::new(());
+
 /// Runs cases on some levels, each with a number of threads, and fails with a line for each that failed.
 fn assert_conforms(cases: &[Case], configurations: &[(SimdLevel, usize)]) {
+    let _cores = CORES.lock();
     for (level, threads) in configurations {
         let options = CpuOptions { threads: Some(*threads), simd: Some(*level) };
         if let Err(error) = Cpu::new(options) {

@@ -5,7 +5,7 @@
 
 use program::Gqa;
 
-use super::attention::{self, Layout, Memory, Places, QUERIES};
+use super::attention::{self, Layout, Memory, Places, QUERIES, Sight};
 use super::{Rows, Work};
 use crate::arena::{Blocks, Columns, Cut, for_each_block};
 use crate::cache::CachePart;
@@ -56,33 +56,22 @@ pub(crate) fn attend<S: Simd>(
         let first_head = block.cols.start / value_dims;
         let kv_head = first_head / (heads / kv_heads);
         let count = block.rows.len() * division.heads;
-        let row_of = |query: usize| block.rows.start + query / division.heads;
         let mut memory = Memory::new(scratch, &layout, count);
         for (query, to) in memory.queries.chunks_exact_mut(layout.key).enumerate() {
             let head = first_head + query % division.heads;
-            let from = &q.row(row_of(query))[head * key_dims..][..key_dims];
+            let from = &q.row(block.rows.start + query / division.heads)[head * key_dims..][..key_dims];
             for (to, from) in to.iter_mut().zip(from) {
                 *to = from * shape.scale;
             }
         }
         let pages = places.pages(block.rows.start);
-        simd.vectorize(
-            #[inline(always)]
-            || {
-                attention::attend(
-                    simd,
-                    &layout,
-                    &mut memory,
-                    |query| places.visible(row_of(query)),
-                    |page, place, row| {
-                        let (key, value) = row.split_at_mut(layout.value_start);
-                        let at = (pages[page], place);
-                        keys.read(simd, at, kv_head * key_dims, &mut key[..key_dims]);
-                        values.read(simd, at, kv_head * value_dims, &mut value[..value_dims]);
-                    },
-                );
-            },
-        );
+        let sight = Sight { first: places.visible(block.rows.start), heads: division.heads };
+        attention::attend(simd, &layout, &mut memory, sight, |page, rows, out| {
+            let (rows, stride) = ((pages[page], rows), layout.stride);
+            keys.read(simd, rows, (kv_head * key_dims, key_dims), (out, stride));
+            let out = &mut out[layout.value_start..];
+            values.read(simd, rows, (kv_head * value_dims, value_dims), (out, stride));
+        });
         for row in 0..block.rows.len() {
             let out = block.row(row).chunks_exact_mut(value_dims);
             let results = memory.results[row * division.heads * layout.value..].chunks_exact(layout.value);

@@ -14,18 +14,20 @@
 //!
 //! Traffic: the up-projection once for every 64 rows, the cached rows once a task.
 
+use exl3::hadamard::BLOCK;
 use program::Mla;
 
-use super::attention::{self, Layout, Memory, Places, QUERIES};
+use super::attention::{self, Layout, Memory, Places, QUERIES, Sight};
+use super::codes::PANEL;
 use super::dots::{Bf16, F16, F32, Numbers};
-use super::linear::plain_columns;
-use super::products::products;
+use super::linear;
+use super::products::{COLUMNS, pack, products};
 use super::{Rows, Work};
 use crate::arena::{Blocks, Columns, Cut, for_each_block};
 use crate::cache::CachePart;
 use crate::pool::Pool;
 use crate::simd::{LANES, Simd};
-use crate::weights::Dense;
+use crate::weights::{Dense, Matrix};
 
 /// Rows of a task that absorbs or projects.
 const ROWS: usize = 64;
@@ -63,8 +65,9 @@ impl Sizes {
 /// The work space of [`attend_mla`] for up to `rows` rows.
 pub(crate) fn work(rows: usize, shape: &Mla) -> Work {
     let sizes = Sizes::of(shape);
-    let absorb = (ROWS.min(rows) + PANEL_ROWS) * sizes.layout.value;
-    Work { shared: rows * sizes.latents(), thread: absorb.max(sizes.layout.scratch(QUERIES)) }
+    let absorb = (ROWS.min(rows) + PANEL_ROWS) * sizes.layout.value + PANEL_ROWS * COLUMNS;
+    let thread = absorb.max(sizes.layout.scratch(QUERIES)).max(linear::task(ROWS.min(rows)));
+    Work { shared: rows * sizes.latents(), thread }
 }
 
 /// What a step attends with.
@@ -101,7 +104,7 @@ pub(crate) fn attend_mla<S: Simd>(
     let latents = &mut room.shared[..rows * sizes.latents()];
     absorb(simd, pool, (q, attention.up, sizes), (latents, room.scratch));
     attend(simd, pool, (q, attention, sizes), (latents, room.bounds, room.scratch));
-    project(simd, pool, (latents, attention.up, sizes), out);
+    project(simd, pool, (latents, attention.up, sizes), (out, room.scratch));
 }
 
 /// `latents[r][head] = K^T q_nope`.
@@ -117,6 +120,7 @@ fn absorb<S: Simd>(
         let head = block.cols.start / width;
         let rows = block.rows.len();
         let (panel, rest) = scratch.split_at_mut(PANEL_ROWS * width);
+        let (packed, rest) = rest.split_at_mut(PANEL_ROWS * COLUMNS);
         let acc = &mut rest[..rows * width];
         let q = q.from(block.rows.start).columns(head * (sizes.nope + sizes.rotary), sizes.nope);
         simd.vectorize(
@@ -130,8 +134,12 @@ fn absorb<S: Simd>(
                         read_row(simd, up, head * (sizes.nope + sizes.value) + first + row, numbers);
                         padding.fill(0.0);
                     }
-                    let w = Rows::new(panel, width, 0, width);
-                    products(simd, q.columns(first, count), w, acc, (rows, width));
+                    let (k, q) = (Rows::new(panel, width, 0, width), q.columns(first, count));
+                    for column in (0..width).step_by(COLUMNS) {
+                        let packed = &mut packed.as_chunks_mut().0[..count];
+                        pack(k, column, packed);
+                        products(simd, q, packed, &mut acc[column..], (rows, width));
+                    }
                 }
             },
         );
@@ -168,22 +176,12 @@ fn attend<S: Simd>(
             }
         }
         let pages = places.pages(first_row);
-        simd.vectorize(
-            #[inline(always)]
-            || {
-                attention::attend(
-                    simd,
-                    &layout,
-                    &mut memory,
-                    |query| places.visible(first_row + query / heads),
-                    |page, place, row| {
-                        let at = (pages[page], place);
-                        cached.read(simd, at, 0, &mut row[..sizes.rank]);
-                        rotary.read(simd, at, 0, &mut row[width..][..sizes.rotary]);
-                    },
-                );
-            },
-        );
+        let sight = Sight { first: places.visible(first_row), heads };
+        attention::attend(simd, &layout, &mut memory, sight, |page, rows, out| {
+            let (rows, stride) = ((pages[page], rows), layout.stride);
+            cached.read(simd, rows, (0, sizes.rank), (out, stride));
+            rotary.read(simd, rows, (0, sizes.rotary), (&mut out[width..], stride));
+        });
         for (row, results) in memory.results.chunks_exact(heads * width).enumerate() {
             block.row(row).copy_from_slice(results);
         }
@@ -202,30 +200,25 @@ fn project<S: Simd>(
     simd: S,
     pool: &mut Pool,
     (latents, up, sizes): (&[f32], &Dense, Sizes),
-    out: &mut [f32],
+    (out, scratch): (&mut [f32], &mut [f32]),
 ) {
     let latents = Rows::new(latents, sizes.latents(), 0, sizes.latents());
-    let blocks = Blocks::of(out, Columns::dense(sizes.heads * sizes.value, sizes.value), Cut::Every(ROWS));
-    for_each_block(pool, blocks, &mut [], |mut block, _| {
+    let columns = Columns::dense(sizes.heads * sizes.value, sizes.value);
+    let blocks = Blocks::of(out, columns, Cut::Every(ROWS));
+    for_each_block(pool, blocks, scratch, |mut block, scratch| {
         let head = block.cols.start / sizes.value;
-        let first = head * (sizes.nope + sizes.value) + sizes.nope;
+        let first_row_of_v = head * (sizes.nope + sizes.value) + sizes.nope;
         let x = latents.from(block.rows.start).columns(head * sizes.layout.value, sizes.rank);
         let rows = block.rows.len();
-        simd.vectorize(
-            #[inline(always)]
-            || {
-                plain_columns(
-                    simd,
-                    up,
-                    (first..first + sizes.value, rows),
-                    x,
-                    #[inline(always)]
-                    |row, n, sum| {
-                        block.row(row)[n] = sum;
-                    },
-                );
-            },
-        );
+        let (panel, acc) = scratch.split_at_mut(PANEL);
+        for first in (0..sizes.value).step_by(BLOCK) {
+            let count = BLOCK.min(sizes.value - first);
+            let start = first_row_of_v + first;
+            linear::columns(simd, Matrix::Dense(up), (start..start + count, rows), x, (acc, panel));
+            for (row, acc) in (0..rows).zip(acc.chunks_exact(BLOCK)) {
+                block.row(row)[first..first + count].copy_from_slice(&acc[..count]);
+            }
+        }
     });
 }
 

@@ -17,7 +17,7 @@ use program::{PAGE_TOKENS, PageId, Step};
 
 use super::Rows;
 use super::dots::{Own, Weights, dots};
-use super::products::{COLUMNS, products};
+use super::products::{COLUMNS, pack, products};
 use crate::simd::{LANES, Simd, math};
 
 /// Places of a page.
@@ -55,13 +55,15 @@ impl Layout {
 
     /// Numbers that a task of so many queries works in.
     pub(crate) fn scratch(&self, queries: usize) -> usize {
-        PAGE * self.stride + queries * (self.key + PAGE + self.value + 2)
+        PAGE * (self.stride + COLUMNS) + queries * (self.key + PAGE + self.value + 2)
     }
 }
 
 /// A task's memory.
 pub(crate) struct Memory<'a> {
     page: &'a mut [f32],
+    /// Some columns of the page's values.
+    panel: &'a mut [f32],
     /// `[queries, key]`: the queries, already scaled, filled in by the caller.
     pub(crate) queries: &'a mut [f32],
     scores: &'a mut [f32],
@@ -75,6 +77,7 @@ impl<'a> Memory<'a> {
     /// Divides scratch memory; queries and pages begin as zeros, so that padding is zero.
     pub(crate) fn new(scratch: &'a mut [f32], layout: &Layout, queries: usize) -> Memory<'a> {
         let (page, rest) = scratch.split_at_mut(PAGE * layout.stride);
+        let (panel, rest) = rest.split_at_mut(PAGE * COLUMNS);
         let (query, rest) = rest.split_at_mut(queries * layout.key);
         let (scores, rest) = rest.split_at_mut(queries * PAGE);
         let (results, rest) = rest.split_at_mut(queries * layout.value);
@@ -85,7 +88,7 @@ impl<'a> Memory<'a> {
         results.fill(0.0);
         best.fill(f32::NEG_INFINITY);
         total.fill(0.0);
-        Memory { page, queries: query, scores, results, best, total }
+        Memory { page, panel, queries: query, scores, results, best, total }
     }
 }
 
@@ -121,57 +124,104 @@ pub(crate) fn cut(step: &Step<'_>, len: usize, bounds: &mut Vec<usize>) {
     bounds.push(step.tokens.len());
 }
 
-/// Computes the results of the queries in `memory`. `visible` says how many places a query sees, at least one
-/// and never fewer than the query before it; `read(page, place, row)` reads a cached row.
-#[inline(always)]
+/// How far the queries of a task see: those of its first row some places, those of each row after it one more.
+#[derive(Clone, Copy)]
+pub(crate) struct Sight {
+    /// Places that the first row sees.
+    pub(crate) first: usize,
+    /// Queries of a row.
+    pub(crate) heads: usize,
+}
+
+impl Sight {
+    fn of(self, query: usize) -> usize {
+        self.first + query / self.heads
+    }
+
+    /// How many places a query sees of the page that begins at place `start`.
+    fn in_page(self, query: usize, start: usize) -> usize {
+        self.of(query).saturating_sub(start).min(PAGE)
+    }
+}
+
+/// Computes the results of the queries in `memory`. `read(page, rows, out)` reads the first rows of a page of
+/// the sequence, [`Layout::stride`] apart.
 pub(crate) fn attend<S: Simd>(
     simd: S,
     layout: &Layout,
     memory: &mut Memory<'_>,
-    visible: impl Fn(usize) -> usize,
+    sight: Sight,
     read: impl Fn(usize, usize, &mut [f32]),
 ) {
-    let count = memory.best.len();
-    let longest = visible(count - 1);
-    for page in 0..longest.div_ceil(PAGE) {
-        let start = page * PAGE;
+    let longest = sight.of(memory.best.len() - 1);
+    for start in (0..longest).step_by(PAGE) {
         let rows = (longest - start).min(PAGE);
-        for (place, row) in memory.page.chunks_exact_mut(layout.stride).take(rows).enumerate() {
-            read(page, place, row);
-        }
-        let in_page = |query| visible(query).saturating_sub(start).min(PAGE);
-        let first = (0..count).find(|query| in_page(*query) > 0).unwrap_or(count);
-        let keys = Weights::<Own> { data: memory.page, stride: layout.stride, units: layout.key };
-        let queries = Rows::new(memory.queries, layout.key, 0, layout.key).from(first);
-        let scores = &mut memory.scores[first * PAGE..];
-        dots(
-            simd,
-            queries,
-            &keys,
-            (count - first, rows),
-            #[inline(always)]
-            |query, place, sums| {
-                scores[query * PAGE + place..][..sums.len()].copy_from_slice(&sums);
-            },
-        );
-        for query in first..count {
-            softmax(simd, layout, memory, query, in_page(query));
-        }
-        // Queries that see equally much of the page, together.
-        let mut query = first;
-        while query < count {
-            let seen = in_page(query);
-            let past = (query..count).find(|other| in_page(*other) != seen).unwrap_or(count);
-            let weights = Rows::new(memory.scores, PAGE, 0, seen).from(query);
-            let values = Rows::new(memory.page, layout.stride, layout.value_start, layout.value);
-            let results = &mut memory.results[query * layout.value..];
-            products(simd, weights, values, results, (past - query, layout.value));
-            query = past;
-        }
+        read(start / PAGE, rows, memory.page);
+        visit(simd, layout, memory, sight, (start, rows));
     }
     for (results, total) in memory.results.chunks_exact_mut(layout.value).zip(&*memory.total) {
-        scale(simd, results, 1.0 / total);
+        let factor = 1.0 / total;
+        results.iter_mut().for_each(|value| *value *= factor);
     }
+}
+
+/// Adds the first `rows` rows of the page that begins at place `start` to what the queries have summed.
+///
+/// Compiled once for all operations that attend.
+#[inline(never)]
+fn visit<S: Simd>(
+    simd: S,
+    layout: &Layout,
+    memory: &mut Memory<'_>,
+    sight: Sight,
+    (start, rows): (usize, usize),
+) {
+    simd.vectorize(
+        #[inline(always)]
+        || {
+            let count = memory.best.len();
+            let first = (0..count).find(|query| sight.in_page(*query, start) > 0).unwrap_or(count);
+            score(simd, layout, memory, (first, rows));
+            for query in first..count {
+                softmax(simd, layout, memory, query, sight.in_page(query, start));
+            }
+            let values = Rows::new(memory.page, layout.stride, layout.value_start, layout.value);
+            for column in (0..layout.value).step_by(COLUMNS) {
+                let panel = &mut memory.panel.as_chunks_mut().0[..rows];
+                pack(values, column, panel);
+                // Queries that see equally much of the page, together.
+                let mut query = first;
+                while query < count {
+                    let seen = sight.in_page(query, start);
+                    let differs = |other: &usize| sight.in_page(*other, start) != seen;
+                    let past = (query..count).find(differs).unwrap_or(count);
+                    let weights = Rows::new(memory.scores, PAGE, 0, seen).from(query);
+                    let results = &mut memory.results[query * layout.value + column..];
+                    products(simd, weights, &panel[..seen], results, (past - query, layout.value));
+                    query = past;
+                }
+            }
+        },
+    );
+}
+
+/// The products of the queries from number `first` on with the first `rows` keys of the page.
+#[inline(always)]
+fn score<S: Simd>(simd: S, layout: &Layout, memory: &mut Memory<'_>, (first, rows): (usize, usize)) {
+    let count = memory.best.len() - first;
+    let keys = Weights::<Own> { data: memory.page, stride: layout.stride, units: layout.key };
+    let queries = Rows::new(memory.queries, layout.key, 0, layout.key).from(first);
+    let scores = &mut memory.scores[first * PAGE..];
+    dots(
+        simd,
+        queries,
+        &keys,
+        (count, rows),
+        #[inline(always)]
+        |query, place, sums| {
+            scores[query * PAGE + place..][..sums.len()].copy_from_slice(&sums);
+        },
+    );
 }
 
 /// Turns the `seen` scores of a query in this page into weights, and scales what it has summed before.

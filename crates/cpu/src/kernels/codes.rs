@@ -116,7 +116,7 @@ fn inner<S: Simd, V: Values>(
                     for (a, panel) in (first..last).zip(panel.chunks_exact_mut(TILE * TILE)) {
                         decode::<S, V>(simd, &mut decoder, codes.tile(a, block, b), panel);
                     }
-                    let w = Rows::new(panel, TILE, 0, TILE);
+                    let w = &panel.as_chunks().0[..x.cols()];
                     products(simd, x, w, &mut acc[b * TILE..], (rows, BLOCK));
                 }
             }

@@ -199,24 +199,21 @@ impl<S: Simd> Mixture<'_, S> {
             let (panel, rest) = scratch.split_at_mut(PANEL);
             let (gates, ups) = rest.split_at_mut(rows * BLOCK);
             let known = block.cols.start..block.cols.end.min(gate.out());
+            for (which, (matrix, acc)) in [(gate, &mut *gates), (up, &mut *ups)].into_iter().enumerate() {
+                let x = Rows::new(arranged[block.matrix][which], spaced(inputs), 0, matrix.multiplied());
+                columns(self.simd, matrix, (known.clone(), rows), x.from(block.rows.start), (acc, panel));
+            }
             self.simd.vectorize(
                 #[inline(always)]
                 || {
-                    for (which, (matrix, acc)) in
-                        [(gate, &mut *gates), (up, &mut *ups)].into_iter().enumerate()
-                    {
-                        let x =
-                            Rows::new(arranged[block.matrix][which], spaced(inputs), 0, matrix.multiplied());
-                        let x = x.from(block.rows.start);
-                        columns(self.simd, matrix, (known.clone(), rows), x, (acc, panel));
-                    }
-                    let combined =
-                        gates.as_chunks_mut::<BLOCK>().0.iter_mut().zip(ups.as_chunks::<BLOCK>().0);
-                    for (row, (gate, up)) in combined.enumerate() {
-                        let (out, padding) = block.row(row).split_at_mut(known.len());
-                        act_mul_row(self.simd, (&gate[..out.len()], &up[..out.len()], self.layer.act), out);
+                    let pairs = gates.chunks_exact(BLOCK).zip(ups.chunks_exact(BLOCK));
+                    for (row, (gate, up)) in pairs.take(rows).enumerate() {
+                        let out = block.row(row);
+                        let (combined, padding) = out.split_at_mut(known.len());
+                        let pair = (&gate[..known.len()], &up[..known.len()], self.layer.act);
+                        act_mul_row(self.simd, pair, combined);
                         padding.fill(0.0);
-                        if let (Matrix::Codes(codes), Some(out)) = (down, block.row(row).first_chunk_mut()) {
+                        if let (Matrix::Codes(codes), Some(out)) = (down, out.first_chunk_mut()) {
                             codes::turn_block(self.simd, codes, known.start / BLOCK, out);
                         }
                     }
@@ -244,12 +241,7 @@ impl<S: Simd> Mixture<'_, S> {
                 .from(block.rows.start);
             let (panel, acc) = scratch.split_at_mut(PANEL);
             let rows = block.rows.len();
-            self.simd.vectorize(
-                #[inline(always)]
-                || {
-                    columns(self.simd, down, (block.cols.clone(), rows), x, (acc, panel));
-                },
-            );
+            columns(self.simd, down, (block.cols.clone(), rows), x, (acc, panel));
             for (row, acc) in (0..rows).zip(acc.chunks_exact(BLOCK)) {
                 let out = block.row(row);
                 out.copy_from_slice(&acc[..out.len()]);

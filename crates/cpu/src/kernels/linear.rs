@@ -87,12 +87,7 @@ pub(crate) fn linear<S: Simd>(
         let Some((matrix, x)) = inputs[block.matrix] else { return };
         let rows = block.rows.len();
         let (panel, acc) = scratch.split_at_mut(PANEL);
-        simd.vectorize(
-            #[inline(always)]
-            || {
-                columns(simd, matrix, (block.cols.clone(), rows), x.from(block.rows.start), (acc, panel));
-            },
-        );
+        columns(simd, matrix, (block.cols.clone(), rows), x.from(block.rows.start), (acc, panel));
         for (row, acc) in (0..rows).zip(acc.chunks_exact(BLOCK)) {
             let out = block.row(row);
             out.copy_from_slice(&acc[..out.len()]);
@@ -138,7 +133,9 @@ fn turn_inputs<S: Simd>(
 
 /// `acc[r][n] = (W x[r] + bias)[cols.start + n]` for up to 128 columns and `rows` rows; `acc` is
 /// `[rows, 128]`. For codes x is turned, and the columns are a block of 128 (or less at the end).
-#[inline(always)]
+///
+/// Compiled once for all operations that multiply, because it is large.
+#[inline(never)]
 pub(crate) fn columns<S: Simd>(
     simd: S,
     matrix: Matrix<'_>,
@@ -146,51 +143,31 @@ pub(crate) fn columns<S: Simd>(
     x: Rows<'_>,
     (acc, panel): (&mut [f32], &mut [f32]),
 ) {
-    match matrix {
-        Matrix::Codes(codes) => {
-            codes::columns(simd, codes, (cols.start / BLOCK, rows), x, (acc, panel));
-        }
-        Matrix::Dense(dense) => {
-            plain_columns(
-                simd,
-                dense,
-                (cols, rows),
-                x,
-                #[inline(always)]
-                |r, n, sum| acc[r * BLOCK + n] = sum,
-            );
-        }
-    }
+    simd.vectorize(
+        #[inline(always)]
+        || match matrix {
+            Matrix::Codes(codes) => {
+                codes::columns(simd, codes, (cols.start / BLOCK, rows), x, (acc, panel));
+            }
+            Matrix::Dense(dense) => match dense.dtype {
+                Dtype::F32 => plain_columns::<S, F32>(simd, dense, (cols, rows), x, acc),
+                Dtype::F16 => plain_columns::<S, F16>(simd, dense, (cols, rows), x, acc),
+                Dtype::Bf16 => plain_columns::<S, Bf16>(simd, dense, (cols, rows), x, acc),
+            },
+        },
+    );
 }
 
-/// Gives `out` the products with some rows of a plain matrix, bias included: row of x, column (0 is
-/// `cols.start`) and number.
 #[inline(always)]
-pub(crate) fn plain_columns<S: Simd>(
+fn plain_columns<S: Simd, N: Numbers<Unit = u8>>(
     simd: S,
     dense: &Dense,
     (cols, rows): (Range<usize>, usize),
     x: Rows<'_>,
-    out: impl FnMut(usize, usize, f32),
-) {
-    match dense.dtype {
-        Dtype::F32 => columns_of::<S, F32>(simd, dense, (cols, rows), x, out),
-        Dtype::F16 => columns_of::<S, F16>(simd, dense, (cols, rows), x, out),
-        Dtype::Bf16 => columns_of::<S, Bf16>(simd, dense, (cols, rows), x, out),
-    }
-}
-
-#[inline(always)]
-fn columns_of<S: Simd, N: Numbers<Unit = u8>>(
-    simd: S,
-    dense: &Dense,
-    (cols, rows): (Range<usize>, usize),
-    x: Rows<'_>,
-    mut out: impl FnMut(usize, usize, f32),
+    acc: &mut [f32],
 ) {
     let bytes = dense.inputs * dense.dtype.bytes();
     let w = Weights::<N> { data: &dense.data[cols.start * bytes..], stride: bytes, units: bytes };
-    let bias = dense.bias.as_ref().map(|bias| &bias[cols.start..]);
     let count = cols.len();
     dots(
         simd,
@@ -199,9 +176,16 @@ fn columns_of<S: Simd, N: Numbers<Unit = u8>>(
         (rows, count),
         #[inline(always)]
         |r, first, sums| {
-            for (n, sum) in (first..count).zip(sums) {
-                out(r, n, sum + bias.map_or(0.0, |bias| bias[n]));
+            for (to, sum) in acc[r * BLOCK..][first..count].iter_mut().zip(sums) {
+                *to = sum;
             }
         },
     );
+    if let Some(bias) = &dense.bias {
+        for row in acc.chunks_exact_mut(BLOCK).take(rows) {
+            for (value, bias) in row.iter_mut().zip(&bias[cols.clone()]) {
+                *value += bias;
+            }
+        }
+    }
 }

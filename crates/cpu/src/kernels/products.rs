@@ -20,51 +20,65 @@ const VECTORS: usize = 2;
 /// Columns are padded to a multiple of this many.
 pub(crate) const COLUMNS: usize = VECTORS * LANES;
 
-/// `acc[r][n] += x[r][k] w[k][n]` for `rows` rows and all columns of w, of which there are a multiple of
-/// [`COLUMNS`]; k runs over the columns of x. Rows of acc are `stride` apart.
+/// `acc[r][n] += x[r][k] w[k][n]` for `rows` rows and 16 columns; k runs over the rows of w. Rows of acc are
+/// `stride` apart.
 #[inline(always)]
 pub(crate) fn products<S: Simd>(
     simd: S,
     x: Rows<'_>,
-    w: Rows<'_>,
+    w: &[[f32; COLUMNS]],
     acc: &mut [f32],
     (rows, stride): (usize, usize),
 ) {
     let mut row = 0;
     while row < rows {
-        let group = if rows - row >= ROWS { ROWS } else { 1 };
-        for column in (0..w.cols()).step_by(COLUMNS) {
-            let w = w.columns(column, COLUMNS);
-            let acc = &mut acc[row * stride + column..];
-            match group {
-                1 => group_of::<S, 1>(simd, x.from(row), w, acc, stride),
-                _ => group_of::<S, ROWS>(simd, x.from(row), w, acc, stride),
-            }
+        let acc = &mut acc[row * stride..];
+        if rows - row >= ROWS {
+            group_of::<S, ROWS>(simd, x.from(row), w, acc, stride);
+            row += ROWS;
+        } else {
+            group_of::<S, 1>(simd, x.from(row), w, acc, stride);
+            row += 1;
         }
-        row += group;
+    }
+}
+
+/// Copies [`COLUMNS`] columns of some rows into a panel.
+#[inline(always)]
+pub(crate) fn pack(rows: Rows<'_>, start: usize, panel: &mut [[f32; COLUMNS]]) {
+    for (row, to) in panel.iter_mut().enumerate() {
+        to.copy_from_slice(&rows.row(row)[start..start + COLUMNS]);
     }
 }
 
 #[inline(always)]
-fn group_of<S: Simd, const R: usize>(simd: S, x: Rows<'_>, w: Rows<'_>, acc: &mut [f32], stride: usize) {
-    let inner = x.cols();
-    let x: [&[f32]; R] = std::array::from_fn(|r| &x.row(r)[..inner]);
+fn group_of<S: Simd, const R: usize>(
+    simd: S,
+    x: Rows<'_>,
+    w: &[[f32; COLUMNS]],
+    acc: &mut [f32],
+    stride: usize,
+) {
     let mut sums = [[simd.splat(0.0); VECTORS]; R];
-    for (r, sums) in sums.iter_mut().enumerate() {
-        *sums = math::load(simd, vectors(&acc[r * stride..]));
+    for (sums, acc) in sums.iter_mut().zip(acc.chunks(stride)) {
+        *sums = math::load(simd, vectors(acc));
     }
-    for k in 0..inner {
-        let w: [S::F32; VECTORS] = math::load(simd, vectors(w.row(k)));
-        for (sums, x) in sums.iter_mut().zip(x) {
+    // As long as w, so that no index is checked in the loop.
+    let mut x_rows = [&x.row(0)[..w.len()]; R];
+    for (r, x_row) in x_rows.iter_mut().enumerate() {
+        *x_row = &x.row(r)[..w.len()];
+    }
+    for (k, w) in w.iter().enumerate() {
+        let w = math::load(simd, vectors(w));
+        for (sums, x) in sums.iter_mut().zip(x_rows) {
             let x = simd.splat(x[k]);
             for (sum, w) in sums.iter_mut().zip(w) {
                 *sum = simd.mul_add(x, w, *sum);
             }
         }
     }
-    for (r, sums) in sums.into_iter().enumerate() {
-        let acc = &mut acc[r * stride..][..COLUMNS];
-        for (vector, sum) in acc.as_chunks_mut().0.iter_mut().zip(sums) {
+    for (sums, acc) in sums.into_iter().zip(acc.chunks_mut(stride)) {
+        for (vector, sum) in acc[..COLUMNS].as_chunks_mut().0.iter_mut().zip(sums) {
             simd.store(sum, vector);
         }
     }
@@ -83,30 +97,29 @@ mod tests {
 
     #[test]
     fn products_are_those_of_a_plain_chain_whatever_the_group_and_the_pieces_of_k() {
-        let (inner, cols, stride) = (37, 48, 50);
+        let (inner, stride) = (37, 20);
         for rows in [1, 2, 3, 4, 5, 9] {
             let x: Vec<f32> = (0..rows * inner).map(|at| (at as f32 * 0.37).sin()).collect();
-            let w: Vec<f32> = (0..inner * cols).map(|at| (at as f32 * 0.73).cos()).collect();
+            let w: Vec<f32> = (0..inner * 18).map(|at| (at as f32 * 0.73).cos()).collect();
+            let mut panel = vec![[0.0; COLUMNS]; inner];
+            pack(Rows::new(&w, 18, 0, 18), 2, &mut panel);
             levels!(|simd| {
                 let mut acc = vec![0.5; rows * stride];
-                simd.vectorize(
-                    #[inline(always)]
-                    || {
-                        let (x, w) = (Rows::new(&x, inner, 0, inner), Rows::new(&w, cols, 0, cols));
-                        products(simd, x.columns(0, 20), w, &mut acc, (rows, stride));
-                        products(simd, x.columns(20, 17), w.from(20), &mut acc, (rows, stride));
-                    },
-                );
+                simd.vectorize(|| {
+                    let x = Rows::new(&x, inner, 0, inner);
+                    products(simd, x.columns(0, 20), &panel[..20], &mut acc, (rows, stride));
+                    products(simd, x.columns(20, 17), &panel[20..], &mut acc, (rows, stride));
+                });
                 for row in 0..rows {
-                    for col in 0..cols {
+                    for col in 0..COLUMNS {
                         let mut want = [0.5; LANES];
                         for k in 0..inner {
-                            let (x, w) = (simd.splat(x[row * inner + k]), simd.splat(w[k * cols + col]));
+                            let (x, w) = (simd.splat(x[row * inner + k]), simd.splat(w[k * 18 + 2 + col]));
                             simd.store(simd.mul_add(x, w, simd.load(&want.clone())), &mut want);
                         }
                         assert_eq!(acc[row * stride + col], want[0]);
                     }
-                    assert_eq!(acc[row * stride + cols..(row + 1) * stride], [0.5; 2]);
+                    assert_eq!(acc[row * stride + COLUMNS..(row + 1) * stride], [0.5; 4]);
                 }
             });
         }

@@ -192,6 +192,12 @@ impl Simd for Avx2 {
     }
 
     #[inline(always)]
+    fn load_u8(self, from: &[u8; LANES]) -> __m256i {
+        // SAFETY: `self` proves AVX2; the array has the 8 bytes read, which need no alignment.
+        unsafe { _mm256_cvtepu8_epi32(_mm_loadl_epi64(from.as_ptr().cast())) }
+    }
+
+    #[inline(always)]
     fn gather(self, bytes: &[u8], first: usize, stride: usize) -> __m256i {
         assert!(first + (LANES - 1) * stride + 4 <= bytes.len() && bytes.len() <= i32::MAX as usize);
         // SAFETY: `self` proves AVX2; the assertion keeps the last and so every word inside the slice, and
@@ -276,5 +282,116 @@ impl Simd for Avx2 {
     fn bits_as_f32(self, a: __m256i) -> __m256 {
         // SAFETY: `self` proves AVX.
         unsafe { _mm256_castsi256_ps(a) }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::array::uniform32;
+    use proptest::prelude::*;
+
+    use super::super::scalar::Scalar;
+    use super::*;
+
+    /// Runs an expression on both levels and compares the bits of the eight numbers that it gives.
+    macro_rules! same {
+        (|$simd:ident| $numbers:expr) => {
+            if let Some(avx2) = Avx2::detect() {
+                let mut results = [[0.0; LANES]; 2];
+                {
+                    let $simd = Scalar;
+                    $simd.store($numbers, &mut results[0]);
+                }
+                {
+                    let $simd = avx2;
+                    $simd.store($numbers, &mut results[1]);
+                }
+                let [scalar, avx2] = results.map(|numbers| numbers.map(f32::to_bits));
+                prop_assert_eq!(scalar, avx2, "{}", stringify!($numbers));
+            }
+        };
+    }
+
+    proptest! {
+        #[test]
+        fn numbers_are_those_of_plain_code(bytes in uniform32(any::<u8>()), other in uniform32(-1e3_f32..1e3)) {
+            let x: [f32; LANES] = *other.first_chunk().unwrap();
+            let y: [f32; LANES] = *other[8..].first_chunk().unwrap();
+            let halves = bytes.first_chunk().unwrap();
+            same!(|simd| simd.splat(x[0]));
+            same!(|simd| simd.load_f32_bytes(&bytes));
+            same!(|simd| simd.load_bf16_bytes(halves));
+            same!(|simd| simd.round_to_f16(simd.load(&x)));
+            same!(|simd| simd.add(simd.load(&x), simd.load(&y)));
+            same!(|simd| simd.sub(simd.load(&x), simd.load(&y)));
+            same!(|simd| simd.mul(simd.load(&x), simd.load(&y)));
+            same!(|simd| simd.div(simd.load(&x), simd.load(&y)));
+            same!(|simd| simd.max(simd.load(&x), simd.load(&y)));
+            same!(|simd| simd.min(simd.load(&x), simd.load(&y)));
+            same!(|simd| simd.max(simd.splat(f32::NAN), simd.load(&y)));
+            same!(|simd| simd.min(simd.load(&y), simd.splat(f32::NAN)));
+            same!(|simd| simd.round(simd.load(&x)));
+            same!(|simd| simd.power_of_two(simd.round(simd.mul(simd.load(&x), simd.splat(0.12)))));
+            same!(|simd| simd.splat(simd.largest(simd.load(&x))));
+            for stride in [1, 2, 4] {
+                same!(|simd| simd.butterfly(stride, simd.load(&x)));
+            }
+            for vector in 0..4 {
+                same!(|simd| {
+                    let all = [simd.load(&x), simd.load(&y), simd.splat(x[1]), simd.splat(y[2])];
+                    simd.splat(simd.sums(all)[vector])
+                });
+            }
+            same!(|simd| {
+                let mut bytes = [0; 2 * LANES];
+                simd.store_f16_bytes(simd.load(&x), &mut bytes);
+                simd.load_f16_bytes(&bytes)
+            });
+        }
+
+        #[test]
+        fn words_are_those_of_plain_code(bytes in uniform32(any::<u8>()), words in uniform32(any::<u32>())) {
+            let a: [u32; LANES] = *words.first_chunk().unwrap();
+            let b: [u32; LANES] = *words[8..].first_chunk().unwrap();
+            let shifts = b.map(|b| b % 40);
+            same!(|simd| simd.bits_as_f32(simd.splat_u32(a[0])));
+            same!(|simd| simd.to_f32(simd.load_u8(bytes.first_chunk().unwrap())));
+            same!(|simd| simd.bits_as_f32(simd.gather(&bytes, 3, 3)));
+            same!(|simd| simd.bits_as_f32(simd.gather(&bytes, 0, 4)));
+            same!(|simd| simd.bits_as_f32(simd.rotate_lanes(simd.load_u32(&a))));
+            same!(|simd| simd.bits_as_f32(simd.and(simd.load_u32(&a), simd.load_u32(&b))));
+            same!(|simd| simd.bits_as_f32(simd.or(simd.load_u32(&a), simd.load_u32(&b))));
+            same!(|simd| simd.bits_as_f32(simd.xor(simd.load_u32(&a), simd.load_u32(&b))));
+            same!(|simd| simd.bits_as_f32(simd.shl(simd.load_u32(&a), simd.load_u32(&shifts))));
+            same!(|simd| simd.bits_as_f32(simd.shr(simd.load_u32(&a), simd.load_u32(&shifts))));
+            same!(|simd| simd.bits_as_f32(simd.shr_3_signed(simd.load_u32(&a))));
+            same!(|simd| simd.bits_as_f32(simd.wrapping_add(simd.load_u32(&a), simd.load_u32(&b))));
+            same!(|simd| simd.bits_as_f32(simd.wrapping_mul(simd.load_u32(&a), simd.load_u32(&b))));
+            same!(|simd| simd.bits_as_f32(simd.byte_sum(simd.load_u32(&a))));
+            same!(|simd| simd.to_f32(simd.load_u32(&a.map(|a| a >> 1))));
+        }
+    }
+
+    #[test]
+    fn every_half_is_read_as_plain_code_reads_it() {
+        let Some(avx2) = Avx2::detect() else { return };
+        for first in (0..=u16::MAX).step_by(LANES) {
+            let mut bytes = [0; 2 * LANES];
+            for (lane, bytes) in (0..).zip(bytes.as_chunks_mut().0) {
+                *bytes = (first + lane).to_le_bytes();
+            }
+            let mut got = [0.0; LANES];
+            avx2.store(avx2.load_f16_bytes(&bytes), &mut got);
+            for (got, want) in got.into_iter().zip(Scalar.load_f16_bytes(&bytes)) {
+                assert!(got.to_bits() == want.to_bits() || got.is_nan() && want.is_nan());
+            }
+        }
+    }
+
+    #[test]
+    #[should_panic(expected = "bytes.len()")]
+    fn a_gather_past_the_end_is_refused() {
+        let Some(avx2) = Avx2::detect() else { panic!("bytes.len(): this processor cannot tell") };
+        let _ = avx2.gather(&[0; 31], 0, 4);
     }
 }

@@ -83,3 +83,59 @@ pub(crate) fn silu<S: Simd>(simd: S, x: S::F32) -> S::F32 {
     let power = exp(simd, simd.sub(simd.splat(0.0), x));
     simd.div(x, simd.add(simd.splat(1.0), power))
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::simd::levels;
+
+    #[test]
+    fn exp_errs_by_two_units_in_the_last_place_at_most_and_passes_nan_on() {
+        levels!(|simd| {
+            for step in -8_700..=8_800 {
+                let x = step as f32 / 100.0;
+                let mut got = [0.0; LANES];
+                simd.vectorize(|| simd.store(exp(simd, simd.splat(x)), &mut got));
+                let want = f64::from(x).exp();
+                let error = (f64::from(got[0]) - want).abs() / want;
+                assert!(error < 2.0 * f64::from(f32::EPSILON), "exp({x}) = {}, off by {error:e}", got[0]);
+            }
+            let mut ends = [0.0, f32::NEG_INFINITY, -1e4, 1e4, f32::INFINITY, f32::NAN, -0.0, 1e-30];
+            simd.vectorize(|| simd.store(exp(simd, simd.load(&ends)), &mut ends));
+            assert_eq!([ends[0], ends[6], ends[7]], [1.0; 3]);
+            assert!(ends[1] == ends[2] && ends[1] > 0.0 && ends[1] < 2e-38);
+            assert!(ends[3] == ends[4] && ends[3].is_finite());
+            assert!(ends[5].is_nan());
+        });
+    }
+
+    #[test]
+    fn silu_is_that_of_f64_also_where_the_power_overflows() {
+        levels!(|simd| {
+            for x in [-1e30_f32, -200.0, -88.5, -20.0, -1.0, -1e-20, 0.0, 1e-3, 1.0, 30.0, 1e30] {
+                let mut got = [0.0; LANES];
+                simd.vectorize(|| simd.store(silu(simd, simd.splat(x)), &mut got));
+                let want = f64::from(x) / (1.0 + f64::from(-x).exp());
+                // Below -88 the power is held at e^88, and the result is some 1e-38 of x instead of less.
+                let allowed = 5e-7 * want.abs() + 1e-38 * f64::from(x.abs());
+                assert!((f64::from(got[0]) - want).abs() <= allowed, "silu({x}) = {}, needed {want}", got[0]);
+            }
+        });
+    }
+
+    #[test]
+    fn numbers_beyond_the_last_whole_vector_go_through_the_same_function() {
+        let (a, b) = ([1.0, 2.0, 3.0, 4.0, 5.0, 6.0, 7.0, 8.0, 9.0, 10.0, 11.0], [0.5; 11]);
+        levels!(|simd| {
+            for len in 0..=11 {
+                let mut out = [0.0; 11];
+                simd.vectorize(|| {
+                    zip(simd, (&a[..len], &b[..len]), &mut out[..len], |a, b| simd.mul(a, b));
+                });
+                for (at, out) in out.into_iter().enumerate() {
+                    assert_eq!(out, if at < len { a[at] / 2.0 } else { 0.0 });
+                }
+            }
+        });
+    }
+}

@@ -74,6 +74,8 @@ pub(crate) trait Simd: Copy + Send + Sync + 'static {
     fn splat_u32(self, value: u32) -> Self::U32;
     /// Lane i is `from[i]`.
     fn load_u32(self, from: &[u32; LANES]) -> Self::U32;
+    /// Lane i is `from[i]`.
+    fn load_u8(self, from: &[u8; LANES]) -> Self::U32;
     /// Lane i is the little-endian word at byte `first + i * stride`.
     fn gather(self, bytes: &[u8], first: usize, stride: usize) -> Self::U32;
     /// Lane i is lane i - 1, lane 0 is lane 7.

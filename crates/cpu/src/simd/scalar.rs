@@ -147,6 +147,11 @@ impl Simd for Scalar {
     }
 
     #[inline(always)]
+    fn load_u8(self, from: &[u8; LANES]) -> [u32; LANES] {
+        map(*from, u32::from)
+    }
+
+    #[inline(always)]
     fn gather(self, bytes: &[u8], first: usize, stride: usize) -> [u32; LANES] {
         std::array::from_fn(|lane| {
             let word = &bytes[first + lane * stride..][..4];

@@ -5,6 +5,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use engine::{Engine, Error, Finish, Limits, Report, Request, Sampling, generate};
 
+use crate::fake::{self, Fake};
 use crate::{assert_idle, engine};
 
 const WARM: Sampling = Sampling { temperature: 1.0, seed: 5, ..Sampling::GREEDY };
@@ -76,6 +77,16 @@ fn a_token_id_that_the_model_does_not_know_is_refused_and_nothing_is_lost() {
     let mut engine = engine(Limits::one_sequence(70));
     let refused = generate(&mut engine, &request(&[61], 20), &mut |_| unreachable!()).unwrap_err();
     assert!(refused.to_string().contains("61"), "{refused}");
+    assert_idle(&engine);
+}
+
+#[test]
+fn logits_that_are_not_finite_end_the_request_with_an_error_and_nothing_is_lost() {
+    let mut broken = Fake::default();
+    broken.offset = f32::NAN;
+    let mut engine = Engine::new(Box::new(broken), &fake::model(), Limits::one_sequence(70)).unwrap();
+    let refused = generate(&mut engine, &request(&[1, 2, 3], 20), &mut |_| unreachable!()).unwrap_err();
+    assert!(matches!(refused, Error::NotFinite { tokens: 3 }), "{refused}");
     assert_idle(&engine);
 }
 

@@ -27,6 +27,8 @@ pub(crate) fn model() -> ModelSpec {
 /// The device. What a page or a slot held before stays in it until it is written over.
 #[derive(Default)]
 pub(crate) struct Fake {
+    /// What is added to every logit.
+    pub(crate) offset: f32,
     size: Option<CacheSize>,
     rows: Vec<u64>,
     states: Vec<u64>,
@@ -66,7 +68,7 @@ impl Fake {
         self.logits.clear();
         for output in step.outputs {
             let row = by_row[output.row as usize];
-            self.logits.extend((0..VOCAB).map(|id| (hash(&(row, id)) % 8192) as f32 / 1024.0));
+            self.logits.extend((0..VOCAB).map(|id| (hash(&(row, id)) % 8192) as f32 / 1024.0 + self.offset));
         }
     }
 }
