@@ -134,7 +134,8 @@ impl Cpu {
                 ))
             }),
         })?;
-        let Prepared { program, values, .. } = &mut self.programs[program.0 as usize];
+        let Prepared { program, options, values, .. } = &mut self.programs[program.0 as usize];
+        self.answers.start_clock(options.timing);
         let mut run = Run {
             pool: &mut self.pool,
             weights: &self.weights,
@@ -144,7 +145,11 @@ impl Cpu {
             workspace: &mut self.workspace,
             step,
         };
-        program.ops.iter().try_for_each(|op| run.op(simd, op))
+        for op in &program.ops {
+            run.op(simd, op)?;
+            run.answers.operation_done();
+        }
+        Ok(())
     }
 }
 
@@ -186,6 +191,9 @@ impl Device for Cpu {
         let needs = Needs::new(&program.ops, &options.size, &stored);
         self.workspace.grow(needs, self.pool.threads());
         self.answers.reserve(needs.outputs, needs.vocab);
+        if options.timing {
+            self.answers.reserve_times(program.ops.len());
+        }
         self.programs.push(Prepared {
             options: *options,
             vocab: self.vocab(program),

@@ -41,15 +41,16 @@ unsafe impl GlobalAlloc for Counting {
 static ALLOCATOR: Counting = Counting;
 
 /// Decodes `tokens` tokens, each drawn from the last, and gives the number of allocations in each step.
-fn allocations_of_steps(sample: &Sample, tokens: u32) -> Vec<usize> {
+fn allocations_of_steps(sample: &Sample, tokens: u32, timing: bool) -> Vec<usize> {
     let mut device = Cpu::new(CpuOptions { threads: Some(2), simd: None }).unwrap();
     sample.upload(&mut device).unwrap();
     device.reserve(&sample.spec.caches, CacheSize { pages: 4, slots: 1 }).unwrap();
     let size = Size { tokens: 1, outputs: 1, sequences: 1 };
-    let program = device.prepare(&sample.spec.programs[0], &Options { size, keep_all: false }).unwrap();
+    let options = Options { timing, ..Options::new(size) };
+    let program = device.prepare(&sample.spec.programs[0], &options).unwrap();
     // Another program beside it, without a head, takes nothing away.
     let embedding = Program::of(&sample.spec.programs[0].ops[..1]);
-    let _ = device.prepare(&embedding, &Options { size, keep_all: false }).unwrap();
+    let _ = device.prepare(&embedding, &Options::new(size)).unwrap();
     let draw = Draw { temperature: 0.8, top_k: 40, top_p: 0.9, min_p: 0.01, random: 0.5 };
     (0..tokens)
         .map(|cached| {
@@ -83,8 +84,10 @@ fn decoding_a_token_allocates_nothing() {
         for format in [Format::F16, Format::Quantised(bits)] {
             let sample = Sample::new(architecture, format).unwrap();
             // Over the end of a page.
-            let counts = allocations_of_steps(&sample, 70);
-            assert!(counts.iter().all(|count| *count == 0), "{architecture:?}, {format}: {counts:?}");
+            for timing in [false, true] {
+                let counts = allocations_of_steps(&sample, 70, timing);
+                assert!(counts.iter().all(|count| *count == 0), "{architecture:?}, {format}: {counts:?}");
+            }
         }
     }
 }

@@ -41,7 +41,7 @@ impl Limits {
     /// How the trunk is to be prepared for them.
     pub fn options(&self) -> Options {
         let size = Size { tokens: self.chunk, outputs: self.outputs, sequences: self.sequences };
-        Options { size, keep_all: false }
+        Options::new(size)
     }
 
     /// The caches that they need, the device's scratch page included.

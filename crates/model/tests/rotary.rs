@@ -47,7 +47,7 @@ impl Rotation {
         let mut device = Reference::new();
         device.reserve(&[], CacheSize { pages: 2, slots: 1 }).unwrap();
         let size = Size { tokens: 1, outputs: 0, sequences: 1 };
-        let program = device.prepare(&Program::of(&[op]), &Options { size, keep_all: false }).unwrap();
+        let program = device.prepare(&Program::of(&[op]), &Options::new(size)).unwrap();
         let head: Vec<f32> = (0..cols).map(|dim| ((7 * dim % 11) as f32 - 5.0) / 4.0).collect();
         device.write(program, x, &head).unwrap();
         let step = Step {

@@ -1,6 +1,8 @@
 //! Outcomes of devices that compute on the host: two steps may be under way, and each is answered from
 //! its rows of logits.
 
+use std::time::{Duration, Instant};
+
 use crate::draw::{Candidates, log_probability};
 use crate::{Answer, Error, Outcome, Output, Result, Ticket, Want};
 
@@ -10,15 +12,18 @@ struct Given {
     answers: Vec<Answer>,
     logits: Vec<f32>,
     vocab: usize,
+    times: Vec<Duration>,
 }
 
-/// The outcomes of the last two steps. Nothing is allocated between [`Answers::reserve`] and the end.
+/// The outcomes of the last two steps. Nothing is allocated between the calls that make room and the end.
 #[derive(Debug, Default)]
 pub struct Answers {
     given: [Given; 2],
     candidates: Candidates,
     submitted: u64,
     waited: u64,
+    /// When the operation before this one ended, if operations are timed.
+    clock: Option<Instant>,
 }
 
 impl Answers {
@@ -30,6 +35,13 @@ impl Answers {
             given.logits.reserve((outputs * vocab).saturating_sub(given.logits.len()));
         }
         self.candidates.reserve(vocab);
+    }
+
+    /// Makes room for the times of steps of up to `operations` operations.
+    pub fn reserve_times(&mut self, operations: usize) {
+        for given in &mut self.given {
+            given.times.reserve(operations.saturating_sub(given.times.len()));
+        }
     }
 
     /// Opens the next step's outcome, empty.
@@ -48,6 +60,7 @@ impl Answers {
         let given = &mut self.given[(ticket.0 % 2) as usize];
         given.answers.clear();
         given.logits.clear();
+        given.times.clear();
         Ok(ticket)
     }
 
@@ -85,6 +98,20 @@ impl Answers {
         }
     }
 
+    /// Starts the clock over the operations of the step opened last; without `timing` it stays off.
+    pub fn start_clock(&mut self, timing: bool) {
+        self.clock = timing.then(Instant::now);
+    }
+
+    /// Says that the next operation has been run: what passed since the one before is its time.
+    pub fn operation_done(&mut self) {
+        if let Some(before) = &mut self.clock {
+            let now = Instant::now();
+            self.given[((self.submitted + 1) % 2) as usize].times.push(now - *before);
+            *before = now;
+        }
+    }
+
     /// Hands over the outcome of the oldest step under way.
     ///
     /// # Errors
@@ -96,7 +123,8 @@ impl Answers {
         }
         self.waited += 1;
         let given = &self.given[(ticket.0 % 2) as usize];
-        Ok(Outcome { answers: &given.answers, logits: &given.logits, vocab: given.vocab })
+        let Given { answers, logits, vocab, times } = given;
+        Ok(Outcome { answers, logits, vocab: *vocab, times })
     }
 }
 

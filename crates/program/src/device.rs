@@ -89,6 +89,15 @@ pub struct Options {
     pub size: Size,
     /// Whether every value keeps its memory to itself, so that all can be read after a step.
     pub keep_all: bool,
+    /// Whether each step tells how long each of its operations took ([`Outcome::times`]).
+    pub timing: bool,
+}
+
+impl Options {
+    /// Steps up to `size`, and nothing else asked for.
+    pub const fn new(size: Size) -> Options {
+        Options { size, keep_all: false, timing: false }
+    }
 }
 
 /// How many pages and slots all caches of a model have.

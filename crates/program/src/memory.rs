@@ -99,7 +99,7 @@ mod tests {
     }
 
     fn options(keep_all: bool) -> Options {
-        Options { size: Size { tokens: 3, outputs: 1, sequences: 1 }, keep_all }
+        Options { keep_all, ..Options::new(Size { tokens: 3, outputs: 1, sequences: 1 }) }
     }
 
     #[test]

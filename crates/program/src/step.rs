@@ -1,6 +1,7 @@
 //! A step: everything that changes from one run of a program to the next, and what comes back.
 
 use std::ops::Range;
+use std::time::Duration;
 
 use crate::{CacheSize, Draw, Error, PAGE_TOKENS, PageId, Result};
 
@@ -83,6 +84,10 @@ pub struct Outcome<'a> {
     pub logits: &'a [f32],
     /// Columns of `logits`.
     pub vocab: usize,
+    /// How long each operation of the program took, in their order, when it was prepared with
+    /// [`Options::timing`](crate::Options::timing); empty otherwise. An operation that the device runs
+    /// together with another one counts with that one and has none of its own.
+    pub times: &'a [Duration],
 }
 
 impl<'a> Outcome<'a> {

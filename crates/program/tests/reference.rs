@@ -11,7 +11,7 @@ use program::{
     Program, Role, Rows, Sequence, Size, Step, Storage, Token, Val, WeightId,
 };
 
-const OPTIONS: Options = Options { size: Size { tokens: 4, outputs: 0, sequences: 1 }, keep_all: false };
+const OPTIONS: Options = Options::new(Size { tokens: 4, outputs: 0, sequences: 1 });
 
 fn val(id: u32, cols: u32) -> Val {
     Val { id, rows: Rows::Tokens, cols, role: Role::Activation }
@@ -155,7 +155,7 @@ fn plain_numbers_of_every_format_are_read() {
 #[test]
 fn a_plan_counts_everything_as_f32_and_tables_of_codes_as_they_are() {
     let spec = Sample::new(Architecture::Dense, Format::F16).expect("the samples fit together").spec;
-    let options = Options { size: Size { tokens: 10, outputs: 2, sequences: 1 }, keep_all: true };
+    let options = Options { keep_all: true, ..Options::new(Size { tokens: 10, outputs: 2, sequences: 1 }) };
     let memory = Reference::new().plan(&spec, &options, CacheSize { pages: 3, slots: 1 }).expect("it fits");
     let values: u64 = spec.programs[0]
         .ops

@@ -14,7 +14,7 @@ fn logits(folder: &Folder) -> Vec<f32> {
     model.load(&mut device, &mut |_| {}).unwrap();
     device.reserve(&model.spec.caches, program::CacheSize { pages: 2, slots: 1 }).unwrap();
     let size = Size { tokens: 3, outputs: 1, sequences: 1 };
-    let program = device.prepare(&model.spec.programs[0], &Options { size, keep_all: false }).unwrap();
+    let program = device.prepare(&model.spec.programs[0], &Options::new(size)).unwrap();
     let step = Step {
         tokens: &[Token::Id(5), Token::Id(250), Token::Id(17)],
         positions: &[0, 1, 2],

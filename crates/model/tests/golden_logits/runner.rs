@@ -25,7 +25,7 @@ impl Runner {
         let caches = CacheSize { pages: PLACES / PAGE_TOKENS + 1, slots: 1 };
         device.reserve(&model.spec.caches, caches).unwrap();
         let size = Size { tokens, outputs: tokens, sequences: 1 };
-        let program = device.prepare(&model.spec.programs[0], &Options { size, keep_all: false }).unwrap();
+        let program = device.prepare(&model.spec.programs[0], &Options::new(size)).unwrap();
         Runner { device, program }
     }
 

@@ -85,7 +85,8 @@ impl<'a> Comparison<'a> {
         reference: &'a mut Reference,
         other: &'a mut dyn Device,
     ) -> Result<Comparison<'a>> {
-        let whole = reference.prepare(&model.programs[0], &Options { size, keep_all: true })?;
+        let whole =
+            reference.prepare(&model.programs[0], &Options { keep_all: true, ..Options::new(size) })?;
         Ok(Comparison { model, reference, other, size, whole, pieces: HashMap::new() })
     }
 
@@ -242,7 +243,7 @@ impl<'a> Comparison<'a> {
             Piece::Whole => whole.clone(),
         };
         let keep_all = piece == Piece::Whole;
-        let id = self.other.prepare(&program, &Options { size: self.size, keep_all })?;
+        let id = self.other.prepare(&program, &Options { keep_all, ..Options::new(self.size) })?;
         self.pieces.insert(piece, (program.clone(), id));
         Ok((program, id))
     }

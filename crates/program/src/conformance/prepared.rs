@@ -67,7 +67,7 @@ impl Prepared {
         }
         let size = CacheSize { pages: setup.pages, slots: SLOTS };
         device.reserve(&setup.caches, size).map_err(said("reserve"))?;
-        let options = Options { size: SIZE, keep_all: false };
+        let options = Options::new(SIZE);
         let mut programs = Vec::new();
         for program in &setup.programs {
             let id = device.prepare(program, &options).map_err(said("prepare"))?;

@@ -87,7 +87,7 @@ fn missing_weight(subject: &mut Subject<'_>) -> Check {
     let size = CacheSize { pages: PAGES, slots: SIZE.sequences };
     device.reserve(&sample.spec.caches, size).map_err(said("reserve"))?;
     let program: &Program = &sample.spec.programs[0];
-    match device.prepare(program, &Options { size: SIZE, keep_all: false }) {
+    match device.prepare(program, &Options::new(SIZE)) {
         Ok(_) => Err("a program was prepared without one of its weights".into()),
         Err(_) => Ok(()),
     }

@@ -1,5 +1,7 @@
 //! Steps under way, tokens that never leave the device, and what is left behind in memory.
 
+use std::time::{Duration, Instant};
+
 use super::batch::{Batch, pages_for};
 use super::models::MODEL_TOLERANCE;
 use super::prepared::{PAGES, Prepared, SIZE, Setup, said};
@@ -23,6 +25,7 @@ pub(super) fn cases() -> Vec<Case> {
         Case::new("steps: without outputs there are no answers", no_outputs),
         Case::new("steps: reserving again empties the caches", reserving_again),
         Case::new("steps: every value can be read where all are kept", keep_all),
+        Case::new("steps: operations are timed where that is asked for, and give the same bits", timing),
     ]
 }
 
@@ -166,6 +169,30 @@ fn reserving_again(subject: &mut Subject<'_>) -> Check {
     same_bits(&got[0].1, &want[0].1, want[0].0.cols as usize)
 }
 
+fn timing(subject: &mut Subject<'_>) -> Check {
+    let program = &hashed_sample()?.spec.programs[0];
+    let mut model = Model::new(subject)?;
+    let batch = prompt().wanting_all_logits();
+    let (want, times) = model.run(&batch, |outcome| (outcome.logits.to_vec(), outcome.times.len()))?;
+    if times != 0 {
+        return Err(format!("{times} operations were timed, though nobody asked"));
+    }
+    let options = Options { timing: true, ..Options::new(SIZE) };
+    model.id = model.device.prepare(program, &options).map_err(said("prepare"))?;
+    for _ in 0..2 {
+        let start = Instant::now();
+        let (got, times) = model.run(&batch, |outcome| (outcome.logits.to_vec(), outcome.times.to_vec()))?;
+        let whole = start.elapsed();
+        same_bits(&got, &want, VOCAB as usize)?;
+        let sum: Duration = times.iter().sum();
+        if times.len() != program.ops.len() || sum.is_zero() || sum > whole {
+            let (found, needed) = (times.len(), program.ops.len());
+            return Err(format!("{found} times of {needed} operations, {sum:?} in a step of {whole:?}"));
+        }
+    }
+    Ok(())
+}
+
 fn keep_all(subject: &mut Subject<'_>) -> Check {
     let sample = hashed_sample()?;
     let program = &sample.spec.programs[0];
@@ -174,7 +201,9 @@ fn keep_all(subject: &mut Subject<'_>) -> Check {
         sample.upload(&mut *device).map_err(said("upload"))?;
         let size = CacheSize { pages: PAGES, slots: SIZE.sequences };
         device.reserve(&sample.spec.caches, size).map_err(said("reserve"))?;
-        let id = device.prepare(program, &Options { size: SIZE, keep_all: true }).map_err(said("prepare"))?;
+        let id = device
+            .prepare(program, &Options { keep_all: true, ..Options::new(SIZE) })
+            .map_err(said("prepare"))?;
         let ticket = device.submit(id, &batch.step()).map_err(said("submit"))?;
         let logits = device.wait(ticket).map_err(said("wait"))?.logits.to_vec();
         let mut values = Vec::new();

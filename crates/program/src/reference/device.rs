@@ -86,6 +86,7 @@ impl Reference {
     fn run(&mut self, program: ProgramId, step: &Step<'_>) -> Result<()> {
         let tokens = self.tokens(step)?;
         let prepared = &mut self.programs[program.0 as usize];
+        self.answers.start_clock(prepared.options.timing);
         let mut run = Run {
             weights: &self.weights,
             caches: &mut self.caches,
@@ -94,7 +95,11 @@ impl Reference {
             step,
             tokens,
         };
-        prepared.program.ops.iter().try_for_each(|op| run.op(op))
+        for op in &prepared.program.ops {
+            run.op(op)?;
+            run.answers.operation_done();
+        }
+        Ok(())
     }
 }
 
@@ -145,6 +150,9 @@ impl Device for Reference {
             if let Op::Answer { logits, .. } = op {
                 self.answers.reserve(options.size.outputs as usize, logits.cols as usize);
             }
+        }
+        if options.timing {
+            self.answers.reserve_times(program.ops.len());
         }
         let values = Values::new(program, options);
         self.programs.push(Prepared {
