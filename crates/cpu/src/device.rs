@@ -104,13 +104,7 @@ impl Cpu {
     }
 
     fn check_step(&self, prepared: &Prepared, step: &Step<'_>) -> Result<()> {
-        let size = prepared.options.size;
-        let largest = [size.tokens, size.outputs, size.sequences].map(|most| most as usize);
-        let found = [step.tokens.len(), step.outputs.len(), step.sequences.len()];
-        if found.iter().zip(largest).any(|(found, most)| *found > most) {
-            let what = format!("{found:?} tokens, outputs and sequences, prepared for {largest:?}");
-            return Err(Error::Step(what));
-        }
+        prepared.options.size.check(step)?;
         step.check(prepared.vocab, self.caches.size())?;
         for (input, written) in prepared.program.inputs.iter().zip(&prepared.written) {
             let rows = match input.rows {
@@ -228,10 +222,7 @@ impl Device for Cpu {
 
     fn read(&mut self, program: ProgramId, value: Val, out: &mut [f32]) -> Result<()> {
         let Prepared { program, options, values, .. } = self.prepared(program)?;
-        let made = || program.ops.iter().any(|op| op.writes().contains(&value));
-        let kept = program.results.contains(&value)
-            || options.keep_all && (program.inputs.contains(&value) || made());
-        if !kept {
+        if !program.can_be_read(value, options.keep_all) {
             return self.refuse(format!("value {} cannot be read from this program", value.id));
         }
         let rows = values.get(value);
@@ -245,18 +236,13 @@ impl Device for Cpu {
 
     fn write(&mut self, program: ProgramId, value: Val, rows: &[f32]) -> Result<()> {
         let Prepared { program: recorded, options, .. } = self.prepared(program)?;
-        let Some(index) = recorded.inputs.iter().position(|input| *input == value) else {
-            return self.refuse(format!("value {} is no input of this program", value.id));
+        let (index, rows_written) = match recorded.input_rows(value, rows.len(), options.size) {
+            Ok(found) => found,
+            Err(what) => return self.refuse(what),
         };
-        let (cols, most) = (value.cols as usize, options.size.rows(value.rows) as usize);
-        if !rows.len().is_multiple_of(cols) || rows.len() / cols > most {
-            let what =
-                format!("value {} takes up to {most} rows of {cols}, not {} numbers", value.id, rows.len());
-            return self.refuse(what);
-        }
         let prepared = &mut self.programs[program.0 as usize];
         prepared.values.set(value, rows);
-        prepared.written[index] = rows.len() / cols;
+        prepared.written[index] = rows_written;
         Ok(())
     }
 }

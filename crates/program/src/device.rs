@@ -1,6 +1,8 @@
 //! The device: a place that holds a model's weights and caches and runs its programs.
 
-use crate::{CacheId, CacheSpec, HostTensor, Op, Outcome, Result, Rows, Step, Val, WeightId, WeightSpec};
+use crate::{
+    CacheId, CacheSpec, Error, HostTensor, Op, Outcome, Result, Rows, Step, Val, WeightId, WeightSpec,
+};
 
 /// Everything that a model is, but for its numbers. Ids of weights, caches and values are unique over
 /// its programs.
@@ -59,6 +61,29 @@ impl Program {
         }
         Program { ops: ops.to_vec(), inputs, results: made }
     }
+
+    /// Whether the value can be read after a step, with all values kept or not.
+    pub fn can_be_read(&self, value: Val, keep_all: bool) -> bool {
+        let made = || self.ops.iter().any(|op| op.writes().contains(&value));
+        self.results.contains(&value) || keep_all && (self.inputs.contains(&value) || made())
+    }
+
+    /// Which of the inputs `value` is and how many rows `numbers` numbers of it are, or why they cannot be
+    /// written before a step of up to `size`.
+    ///
+    /// # Errors
+    /// If the program has no such input, a row is incomplete, or there are more rows than `size` allows.
+    pub fn input_rows(&self, value: Val, numbers: usize, size: Size) -> Result<(usize, usize), String> {
+        let Some(index) = self.inputs.iter().position(|input| *input == value) else {
+            return Err(format!("value {} is no input of this program", value.id));
+        };
+        let (cols, most) = (value.cols as usize, size.rows(value.rows) as usize);
+        if !numbers.is_multiple_of(cols) || numbers / cols > most {
+            let id = value.id;
+            return Err(format!("value {id} takes up to {most} rows of {cols}, not {numbers} numbers"));
+        }
+        Ok((index, numbers / cols))
+    }
 }
 
 /// The most rows a step may have.
@@ -79,6 +104,27 @@ impl Size {
             Rows::Tokens => self.tokens,
             Rows::Outputs => self.outputs,
         }
+    }
+
+    /// The size of one step.
+    pub fn of(step: &Step<'_>) -> Size {
+        let [tokens, outputs, sequences] =
+            [step.tokens.len(), step.outputs.len(), step.sequences.len()].map(|count| count as u32);
+        Size { tokens, outputs, sequences }
+    }
+
+    /// Checks that `step` is no larger than this.
+    ///
+    /// # Errors
+    /// [`Error::Step`], with what was found and what there is room for.
+    pub fn check(&self, step: &Step<'_>) -> Result<()> {
+        let counts = |size: &Size| [size.tokens, size.outputs, size.sequences];
+        let (found, most) = (counts(&Size::of(step)), counts(self));
+        if found.iter().zip(most).any(|(found, most)| *found > most) {
+            let what = format!("{found:?} tokens, outputs and sequences, prepared for {most:?}");
+            return Err(Error::Step(what));
+        }
+        Ok(())
     }
 }
 

@@ -166,13 +166,7 @@ impl Device for Reference {
 
     fn submit(&mut self, program: ProgramId, step: &Step<'_>) -> Result<Ticket> {
         let Prepared { program: recorded, options, .. } = &*self.prepared(program)?;
-        let size = options.size;
-        let largest = [size.tokens, size.outputs, size.sequences].map(|most| most as usize);
-        let found = [step.tokens.len(), step.outputs.len(), step.sequences.len()];
-        if found.iter().zip(largest).any(|(found, most)| *found > most) {
-            let what = format!("{found:?} tokens, outputs and sequences, prepared for {largest:?}");
-            return Err(Error::Step(what));
-        }
+        options.size.check(step)?;
         let recorded = recorded.clone();
         step.check(self.vocab(&recorded)?, self.caches.size)?;
         let rows = StepRows { tokens: step.tokens.len(), outputs: step.outputs.len() };
@@ -201,10 +195,7 @@ impl Device for Reference {
 
     fn read(&mut self, program: ProgramId, value: Val, out: &mut [f32]) -> Result<()> {
         let Prepared { program, options, values, .. } = &*self.prepared(program)?;
-        let made = || program.ops.iter().any(|op| op.writes().contains(&value));
-        let kept = program.results.contains(&value)
-            || options.keep_all && (program.inputs.contains(&value) || made());
-        if !kept {
+        if !program.can_be_read(value, options.keep_all) {
             return refuse(format!("value {} cannot be read from this program", value.id));
         }
         let rows = values.get(value);
@@ -218,17 +209,12 @@ impl Device for Reference {
 
     fn write(&mut self, program: ProgramId, value: Val, rows: &[f32]) -> Result<()> {
         let Prepared { program, options, values, written } = self.prepared(program)?;
-        if !program.inputs.contains(&value) {
-            return refuse(format!("value {} is no input of this program", value.id));
-        }
-        let (cols, most) = (value.cols as usize, options.size.rows(value.rows) as usize);
-        if !rows.len().is_multiple_of(cols) || rows.len() / cols > most {
-            let what =
-                format!("value {} takes up to {most} rows of {cols}, not {} numbers", value.id, rows.len());
-            return refuse(what);
-        }
+        let rows_written = match program.input_rows(value, rows.len(), options.size) {
+            Ok((_, rows)) => rows,
+            Err(what) => return refuse(what),
+        };
         values.set(value, rows);
-        written.insert(value, rows.len() / cols);
+        written.insert(value, rows_written);
         Ok(())
     }
 }
