@@ -1,7 +1,6 @@
 //! The order of calls.
 
 use std::num::NonZero;
-use std::thread;
 
 use program::answer::Answers;
 use program::{
@@ -11,6 +10,7 @@ use program::{
 
 use crate::cache::{self, Caches};
 use crate::check::check;
+use crate::cores;
 use crate::needs::{Needs, stored_in, weight_bytes};
 use crate::pool::Pool;
 use crate::run::Run;
@@ -22,7 +22,7 @@ use crate::workspace::Workspace;
 /// How the device uses the processor.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct CpuOptions {
-    /// Threads that work on a step; all that this process may use if none.
+    /// Threads that work on a step; one a physical core that this process may use if none.
     pub threads: Option<usize>,
     /// Vector instructions; the best of this processor if none.
     pub simd: Option<SimdLevel>,
@@ -64,7 +64,7 @@ impl Cpu {
                 .ok_or_else(|| refuse(format!("this processor has no {level}; leave the level open")))?,
         };
         let threads = match options.threads {
-            None => thread::available_parallelism().unwrap_or(NonZero::<usize>::MIN),
+            None => cores::physical(),
             Some(threads) => NonZero::new(threads)
                 .ok_or_else(|| refuse("0 threads were asked for, one is needed".into()))?,
         };

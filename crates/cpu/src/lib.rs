@@ -15,7 +15,7 @@
 //! | `run` | one operation after another |
 //! | `kernels` | one file an operation, or an idea that several share |
 //! | `simd` | vector instructions behind tokens |
-//! | `pool` | the threads |
+//! | `pool`, `cores` | the threads, and how many |
 //! | `arena` | aligned memory, and views of it that do not overlap |
 //! | `weights`, `cache` | tensors as uploaded; paged caches |
 //! | `values`, `workspace` | what a step reads and writes; what it works in |
@@ -34,6 +34,7 @@
 mod arena;
 mod cache;
 mod check;
+mod cores;
 mod device;
 mod kernels;
 mod needs;

@@ -2,32 +2,31 @@
 //!
 //! [`Pool::run`] offers a job to all workers and takes part in it itself. Whoever is free takes the next
 //! task by adding one to a counter, so that nobody waits for a slow neighbour and nothing is allocated. A
-//! worker that finishes looks for the next job for some microseconds and then goes to sleep; a job does not
-//! wait for sleepers, they join it when they wake, if it is still open.
+//! worker that finds no task looks for the next job for about a millisecond, which is longer than from one
+//! step of a text to the next, and then goes to sleep; a job does not wait for sleepers, they join it when
+//! they wake, if it has tasks left.
 //!
-//! The state of a job is one number: whether it is open, and how many workers are inside. A worker enters
-//! only while it is open; the owner closes it when all tasks are taken, and then waits for the last worker
-//! to leave. So no worker looks at a job whose owner has moved on.
+//! The counter's word also says which job it counts for and how many tasks that has ([`Ticket`]). Whoever
+//! added to it therefore knows, without looking at anything else, whether the task is one of the job under
+//! way, and the owner does not go on before it is done. So a worker that comes late takes nothing of a job
+//! that has ended and looks at nothing that its owner may have changed.
 
 use std::any::Any;
 use std::cell::UnsafeCell;
 use std::io;
 use std::num::NonZero;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, mpsc};
 use std::thread::{self, JoinHandle};
 
-/// How often a thread looks for what it waits for without lending its core to others: some 10 us, longer than
-/// from one phase of a step to the next.
-const LOOKS: u32 = 200;
+/// How often a thread looks for what it waits for without lending its core to others: some 30 us, longer than
+/// one thread works alone between two phases of a step.
+const LOOKS: u32 = 1_000;
 
-/// How often an idle worker then lends its core and looks again, before it sleeps: some 50 us if nobody
-/// wants the core.
-const LOANS: u32 = 100;
-
-const OPEN: usize = 1;
-const ONE_INSIDE: usize = 2;
+/// How often an idle worker then lends its core and looks again, before it sleeps: about a millisecond if
+/// nobody wants the core.
+const LOANS: u32 = 3_000;
 
 /// What a job does: given the index of a task and that of the thread, 0 for the job's owner.
 type Work<'a> = dyn Fn(usize, usize) + Sync + 'a;
@@ -38,35 +37,66 @@ pub(crate) struct Pool {
     workers: Vec<JoinHandle<()>>,
 }
 
+/// The next task of a job: in 16 bits the job's number, in 24 its number of tasks, in 24 how often somebody
+/// asked for a task of it. Each worker asks once too often, so that the count ends long before it overflows.
 #[derive(Clone, Copy)]
-struct Job {
-    work: *const Work<'static>,
-    tasks: usize,
+struct Ticket(u64);
+
+impl Ticket {
+    const MOST_TASKS: usize = 1 << 23;
+
+    fn first(job: u16, tasks: usize) -> Ticket {
+        assert!(tasks < Ticket::MOST_TASKS, "{tasks} tasks in one job");
+        Ticket(u64::from(job) << 48 | (tasks as u64) << 24)
+    }
+
+    fn job(self) -> u16 {
+        (self.0 >> 48) as u16
+    }
+
+    /// The task that this ticket is for, if the job has so many.
+    fn task(self) -> Option<usize> {
+        let (tasks, next) = (self.0 >> 24 & 0xFF_FFFF, self.0 & 0xFF_FFFF);
+        (next < tasks).then_some(next as usize)
+    }
 }
 
+/// Something that no other thread's data shares a cache line with, nor the line fetched along with it.
+#[repr(align(128))]
+struct Apart<T>(T);
+
 struct Shared {
-    /// Written by the owner while nobody is inside, read by those inside.
-    job: UnsafeCell<Option<Job>>,
-    /// `OPEN`, plus `ONE_INSIDE` for each worker inside.
-    state: AtomicUsize,
-    /// The next task to be taken.
-    next: AtomicUsize,
-    /// Counts jobs, so that workers notice a new one.
-    jobs: AtomicUsize,
-    /// One a worker: whether it sleeps or is about to.
+    offer: Apart<Offer>,
+    /// Tasks of the job that are done.
+    done: Apart<AtomicUsize>,
+    rest: Apart<Rest>,
+}
+
+/// What a thread needs to take a task.
+struct Offer {
+    ticket: AtomicU64,
+    /// Written by the owner while no task is under way, read by those who have taken one.
+    work: UnsafeCell<Option<*const Work<'static>>>,
+}
+
+/// What is rarely written.
+struct Rest {
+    /// Workers that sleep or are about to.
+    sleepers: AtomicUsize,
+    /// One a worker: whether it is one of those.
     asleep: Box<[AtomicBool]>,
-    /// Whether a worker panicked in this job.
+    /// Whether a task of the job panicked; the tasks after it are left out.
     panicked: AtomicBool,
-    /// The first panic of a worker, until the owner has taken it.
+    /// The first panic of a job, until the owner has taken it.
     panic: Mutex<Option<Box<dyn Any + Send>>>,
     ended: AtomicBool,
 }
 
-// SAFETY: `job` is the only part that is not Sync by itself. It is written while `state` is 0, that is, while
-// no worker is inside, and read by workers inside only; entering and leaving synchronise through `state`. What
-// it points to is Sync.
+// SAFETY: `work` is the only part that is not Sync by itself. It is written while no task is taken and not
+// done, and read by threads that have taken one; taking a task and counting it as done synchronise through
+// `ticket` and `done`. What it points to is Sync.
 unsafe impl Sync for Shared {}
-// SAFETY: as above; the pointer is used by whichever thread is inside.
+// SAFETY: as above; the pointer is used by whichever thread has taken a task.
 unsafe impl Send for Shared {}
 
 impl Pool {
@@ -76,14 +106,18 @@ impl Pool {
     /// If the system refuses to start a thread.
     pub(crate) fn new(threads: NonZero<usize>) -> io::Result<Pool> {
         let shared = Arc::new(Shared {
-            job: UnsafeCell::new(None),
-            state: AtomicUsize::new(0),
-            next: AtomicUsize::new(0),
-            jobs: AtomicUsize::new(0),
-            asleep: (1..threads.get()).map(|_| AtomicBool::new(false)).collect(),
-            panicked: AtomicBool::new(false),
-            panic: Mutex::new(None),
-            ended: AtomicBool::new(false),
+            offer: Apart(Offer {
+                ticket: AtomicU64::new(Ticket::first(0, 0).0),
+                work: UnsafeCell::new(None),
+            }),
+            done: Apart(AtomicUsize::new(0)),
+            rest: Apart(Rest {
+                sleepers: AtomicUsize::new(0),
+                asleep: (1..threads.get()).map(|_| AtomicBool::new(false)).collect(),
+                panicked: AtomicBool::new(false),
+                panic: Mutex::new(None),
+                ended: AtomicBool::new(false),
+            }),
         });
         let mut pool = Pool { shared, workers: Vec::new() };
         // A thread allocates while it starts, and a step must not: all are waited for.
@@ -108,7 +142,8 @@ impl Pool {
     }
 
     /// Calls `work(task, thread)` once for each task in `0..tasks`, on all threads, and returns when all are
-    /// done. No two calls with the same `thread`, which is below [`Pool::threads`], overlap in time.
+    /// done. No two calls with the same `thread`, which is below [`Pool::threads`], overlap in time. One task
+    /// alone is done by the caller, without a word to the others.
     ///
     /// # Panics
     /// If a task panics, with that task's panic, once no thread works on the job any more.
@@ -119,46 +154,50 @@ impl Pool {
         }
         let shared = &*self.shared;
         let work: *const Work<'_> = work;
-        // SAFETY: this only lets the pointer forget a lifetime. It is dereferenced by workers inside the job,
-        // and this call does not end, by a panic either, before the last of them has left.
+        // SAFETY: this only lets the pointer forget a lifetime. It is dereferenced by threads that have taken
+        // a task, and this call does not end, by a panic either, before all tasks are done.
         let work: *const Work<'static> = unsafe { std::mem::transmute(work) };
-        // SAFETY: `state` is 0 here, so that no worker is inside, and `&mut self` keeps other owners away.
-        unsafe { *shared.job.get() = Some(Job { work, tasks }) };
-        shared.next.store(0, Ordering::Relaxed);
-        shared.state.store(OPEN, Ordering::Release);
-        shared.jobs.fetch_add(1, Ordering::SeqCst);
-        self.wake();
-        let own = catch_unwind(AssertUnwindSafe(|| shared.take_tasks(Job { work, tasks }, 0)));
-        if own.is_err() {
-            shared.next.store(tasks, Ordering::Relaxed);
+        // SAFETY: all tasks of all jobs are done here, and `&mut self` keeps other owners away.
+        unsafe { *shared.offer.0.work.get() = Some(work) };
+        shared.done.0.store(0, Ordering::Relaxed);
+        self.offer(tasks);
+        shared.take_tasks(0);
+        let mut look = 0;
+        while shared.done.0.load(Ordering::Acquire) != tasks {
+            wait_a_little(look);
+            look = look.saturating_add(1);
         }
-        shared.close();
-        let others = if shared.panicked.swap(false, Ordering::Relaxed) {
-            shared.panic.lock().unwrap_or_else(PoisonError::into_inner).take()
-        } else {
-            None
-        };
-        if let Some(panic) = own.err().or(others) {
-            resume_unwind(panic);
+        if shared.rest.0.panicked.swap(false, Ordering::Relaxed) {
+            let panic = shared.rest.0.panic.lock().unwrap_or_else(PoisonError::into_inner).take();
+            if let Some(panic) = panic {
+                resume_unwind(panic);
+            }
         }
     }
 
-    fn wake(&self) {
-        for (asleep, worker) in self.shared.asleep.iter().zip(&self.workers) {
-            if asleep.load(Ordering::SeqCst) {
-                asleep.store(false, Ordering::SeqCst);
-                worker.thread().unpark();
-            }
+    /// Opens a job, and wakes sleepers if it has a task for them.
+    fn offer(&self, tasks: usize) {
+        let Shared { offer, rest: Apart(rest), .. } = &*self.shared;
+        let job = Ticket(offer.0.ticket.load(Ordering::Relaxed)).job().wrapping_add(1);
+        offer.0.ticket.store(Ticket::first(job, tasks).0, Ordering::SeqCst);
+        if rest.sleepers.load(Ordering::SeqCst) == 0 {
+            return;
+        }
+        let sleepers = rest.asleep.iter().zip(&self.workers);
+        let sleepers = sleepers.filter(|(asleep, _)| asleep.swap(false, Ordering::SeqCst));
+        for (_, worker) in sleepers.take(tasks.saturating_sub(1)) {
+            rest.sleepers.fetch_sub(1, Ordering::SeqCst);
+            worker.thread().unpark();
         }
     }
 }
 
 impl Drop for Pool {
     fn drop(&mut self) {
-        self.shared.ended.store(true, Ordering::SeqCst);
-        self.shared.jobs.fetch_add(1, Ordering::SeqCst);
-        self.wake();
+        self.shared.rest.0.ended.store(true, Ordering::SeqCst);
+        self.offer(0);
         for worker in self.workers.drain(..) {
+            worker.thread().unpark();
             // A worker catches the panics of its tasks, so that it cannot have ended by one.
             let _ = worker.join();
         }
@@ -170,73 +209,61 @@ impl Shared {
     fn serve(&self, thread: usize) {
         let mut seen = 0;
         loop {
-            seen = self.next_job(thread, seen);
-            if self.ended.load(Ordering::SeqCst) {
+            self.wait_for_a_job(thread, seen);
+            if self.rest.0.ended.load(Ordering::SeqCst) {
                 return;
             }
-            let Some(job) = self.enter() else { continue };
-            if let Err(panic) = catch_unwind(AssertUnwindSafe(|| self.take_tasks(job, thread))) {
-                self.next.store(job.tasks, Ordering::Relaxed);
-                self.panic.lock().unwrap_or_else(PoisonError::into_inner).get_or_insert(panic);
-                // Seen by the owner, which waits until this worker has left.
-                self.panicked.store(true, Ordering::Relaxed);
-            }
-            self.state.fetch_sub(ONE_INSIDE, Ordering::Release);
+            seen = self.take_tasks(thread);
         }
     }
 
-    /// Waits until more jobs have begun than `seen`, and gives their number.
-    fn next_job(&self, thread: usize, seen: usize) -> usize {
+    /// Waits until another job than `seen` has begun.
+    fn wait_for_a_job(&self, thread: usize, seen: u16) {
+        let offered = |order| Ticket(self.offer.0.ticket.load(order)).job() != seen;
         for look in 0..LOOKS + LOANS {
-            let jobs = self.jobs.load(Ordering::Acquire);
-            if jobs != seen {
-                return jobs;
+            if offered(Ordering::Acquire) {
+                return;
             }
             wait_a_little(look);
         }
-        let asleep = &self.asleep[thread - 1];
-        loop {
-            // Said before looking once more: an owner either sees it and wakes this thread, or began its job
-            // early enough to be seen here.
-            asleep.store(true, Ordering::SeqCst);
-            let jobs = self.jobs.load(Ordering::SeqCst);
-            if jobs != seen {
-                asleep.store(false, Ordering::SeqCst);
-                return jobs;
-            }
+        let Rest { sleepers, asleep, .. } = &self.rest.0;
+        let asleep = &asleep[thread - 1];
+        // Said before looking once more: an owner either sees it and wakes this thread, or began its job
+        // early enough to be seen here. Whoever takes it back counts the sleeper out.
+        sleepers.fetch_add(1, Ordering::SeqCst);
+        asleep.store(true, Ordering::SeqCst);
+        while !offered(Ordering::SeqCst) {
             thread::park();
         }
-    }
-
-    /// Enters the job, unless it is closed already.
-    fn enter(&self) -> Option<Job> {
-        let one_more = |state| (state & OPEN != 0).then_some(state + ONE_INSIDE);
-        self.state.fetch_update(Ordering::Acquire, Ordering::Relaxed, one_more).ok()?;
-        // SAFETY: this worker is inside, so that the owner does not write `job` until it leaves; the owner
-        // wrote it before it opened the job.
-        unsafe { *self.job.get() }
-    }
-
-    fn take_tasks(&self, job: Job, thread: usize) {
-        // SAFETY: the caller is the owner or inside, and until both have gone the work is alive.
-        let work = unsafe { &*job.work };
-        loop {
-            let task = self.next.fetch_add(1, Ordering::Relaxed);
-            if task >= job.tasks {
-                return;
-            }
-            work(task, thread);
+        if asleep.swap(false, Ordering::SeqCst) {
+            sleepers.fetch_sub(1, Ordering::SeqCst);
         }
     }
 
-    /// Lets nobody in any more and waits for those inside.
-    fn close(&self) {
-        let mut look = 0;
-        let mut state = self.state.fetch_and(!OPEN, Ordering::Acquire) & !OPEN;
-        while state != 0 {
-            wait_a_little(look);
-            look = look.saturating_add(1);
-            state = self.state.load(Ordering::Acquire);
+    /// Works on the job under way until all its tasks are taken, and gives its number.
+    fn take_tasks(&self, thread: usize) -> u16 {
+        let mut done = 0;
+        loop {
+            let ticket = Ticket(self.offer.0.ticket.fetch_add(1, Ordering::AcqRel));
+            let Some(task) = ticket.task() else {
+                if done > 0 {
+                    self.done.0.fetch_add(done, Ordering::Release);
+                }
+                return ticket.job();
+            };
+            // SAFETY: a task was taken and is not done, so that the owner waits and neither writes `work` nor
+            // ends what it points to; the owner wrote it before it offered the task.
+            let work = unsafe { (*self.offer.0.work.get()).map(|work| &*work) };
+            if let Some(work) = work
+                && !self.rest.0.panicked.load(Ordering::Relaxed)
+                && let Err(panic) = catch_unwind(AssertUnwindSafe(|| work(task, thread)))
+            {
+                let mut first = self.rest.0.panic.lock().unwrap_or_else(PoisonError::into_inner);
+                first.get_or_insert(panic);
+                // Seen by the owner, who waits until this task is done.
+                self.rest.0.panicked.store(true, Ordering::Relaxed);
+            }
+            done += 1;
         }
     }
 }

@@ -9,6 +9,10 @@ use crate::pool::Pool;
 /// Matrices that one phase can write.
 const MOST_MATRICES: usize = 8;
 
+/// Numbers of a task that does little with each. A phase that has no more of them in all is over before
+/// another thread has taken a part of it.
+pub(crate) const LIGHT: usize = 16_384;
+
 /// How the rows of a matrix are divided among tasks.
 #[derive(Clone, Copy)]
 pub(crate) enum Cut<'a> {
@@ -82,6 +86,7 @@ impl Matrix<'_> {
 pub(crate) struct Blocks<'a> {
     matrices: [Option<Matrix<'a>>; MOST_MATRICES],
     count: usize,
+    light: bool,
     memory: PhantomData<&'a mut [f32]>,
 }
 
@@ -118,8 +123,20 @@ impl<'a> Blocks<'a> {
         blocks
     }
 
+    /// The same blocks, for work that does little with each number: it stays on the calling thread if there
+    /// are few of them.
+    pub(crate) fn light(self) -> Blocks<'a> {
+        Blocks { light: true, ..self }
+    }
+
     fn len(&self) -> usize {
         self.matrices.iter().flatten().map(Matrix::blocks).sum()
+    }
+
+    /// How many blocks a thread takes at a time.
+    fn at_a_time(&self) -> usize {
+        let numbers = self.matrices.iter().flatten().map(|matrix| matrix.rows * matrix.columns.count);
+        if self.light && numbers.sum::<usize>() <= LIGHT { self.len().max(1) } else { 1 }
     }
 
     /// Block `index` of all, rows first.
@@ -190,13 +207,16 @@ where
     // Shares begin at a cache line, as the scratch memory does.
     let share = scratch.len() / pool.threads() / 16 * 16;
     let shares = Shares(scratch.as_mut_ptr());
-    pool.run(blocks.len(), &|task, thread| {
-        // SAFETY: the pool gives each task index once.
-        let block = unsafe { blocks.get(task) };
+    let (len, at_a_time) = (blocks.len(), blocks.at_a_time());
+    pool.run(len.div_ceil(at_a_time), &|task, thread| {
         // SAFETY: thread indices are below the number of threads, so that the share lies inside `scratch`,
         // which is borrowed for this call, and calls with one index do not overlap in time.
         let share = unsafe { slice::from_raw_parts_mut(shares.first().add(thread * share), share) };
-        work(block, share);
+        for index in task * at_a_time..len.min((task + 1) * at_a_time) {
+            // SAFETY: the pool gives each task once, and tasks have different blocks.
+            let block = unsafe { blocks.get(index) };
+            work(block, share);
+        }
     });
 }
 

@@ -2,13 +2,10 @@
 //!
 //! A task has some rows, about 16,384 numbers. Traffic: 12 bytes a number.
 
-use crate::arena::{Blocks, Columns, Cut, for_each_block};
+use crate::arena::{Blocks, Columns, Cut, LIGHT, for_each_block};
 use crate::kernels::Rows;
 use crate::pool::Pool;
 use crate::simd::{Simd, math};
-
-/// Numbers of a task that does little with each.
-pub(crate) const LIGHT: usize = 16_384;
 
 /// Rows of `cols` numbers that make a task of [`LIGHT`] numbers.
 pub(crate) fn light_rows(cols: usize) -> Cut<'static> {

@@ -158,7 +158,7 @@ impl<S: Simd> Mixture<'_, S> {
             blocks.push(slots.for_gate, Columns::spaced(inputs, TURN.1), Cut::Every(TURN.0));
             blocks.push(slots.for_up, Columns::spaced(inputs, TURN.1), Cut::Every(TURN.0));
         }
-        for_each_block(pool, blocks, &mut [], |mut block, _| {
+        for_each_block(pool, blocks.light(), &mut [], |mut block, _| {
             let (kind, which) = (block.matrix / 2, block.matrix % 2);
             let known = block.cols.start.min(self.x.cols())..block.cols.end.min(self.x.cols());
             for row in 0..block.rows.len() {

@@ -116,7 +116,7 @@ fn turn_inputs<S: Simd>(
             count += 1;
         }
     }
-    for_each_block(pool, blocks, &mut [], |mut block, _| {
+    for_each_block(pool, blocks.light(), &mut [], |mut block, _| {
         let Some(codes) = codes_of[block.matrix] else { return };
         let inputs = block.cols.start.min(x.cols())..block.cols.end.min(x.cols());
         simd.vectorize(
