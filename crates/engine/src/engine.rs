@@ -23,13 +23,16 @@ pub struct Limits {
     pub chunk: u32,
     /// Outputs of a step.
     pub outputs: u32,
+    /// Whether a text's logits must have the same bits however it is cut into steps and whoever shares them
+    /// ([`Options::deterministic`]).
+    pub deterministic: bool,
 }
 
 impl Limits {
     /// What one request at a time needs.
     pub fn one_sequence(context: u32) -> Limits {
         let pages = context.div_ceil(PAGE_TOKENS);
-        Limits { context, sequences: 1, pages, chunk: CHUNK.min(context), outputs: 1 }
+        Limits { context, sequences: 1, pages, chunk: CHUNK.min(context), outputs: 1, deterministic: false }
     }
 
     /// What one window of `context` tokens at a time needs, fed in chunks, when all its rows are scored.
@@ -41,7 +44,7 @@ impl Limits {
     /// How the trunk is to be prepared for them.
     pub fn options(&self) -> Options {
         let size = Size { tokens: self.chunk, outputs: self.outputs, sequences: self.sequences };
-        Options::new(size)
+        Options { deterministic: self.deterministic, ..Options::new(size) }
     }
 
     /// The caches that they need, the device's scratch page included.

@@ -137,12 +137,15 @@ pub struct Options {
     pub keep_all: bool,
     /// Whether each step tells how long each of its operations took ([`Outcome::times`]).
     pub timing: bool,
+    /// Whether the bits of a row must depend on its own sequence alone, and not on how that was cut into
+    /// steps: a device that promises this leaves out the paths that cannot keep it.
+    pub deterministic: bool,
 }
 
 impl Options {
     /// Steps up to `size`, and nothing else asked for.
     pub const fn new(size: Size) -> Options {
-        Options { size, keep_all: false, timing: false }
+        Options { size, keep_all: false, timing: false, deterministic: false }
     }
 }
 

@@ -9,7 +9,8 @@ use proptest::prelude::*;
 
 use crate::{assert_idle, engine, fake};
 
-const LIMITS: Limits = Limits { context: 300, sequences: 4, pages: 9, chunk: 120, outputs: 4 };
+const LIMITS: Limits =
+    Limits { context: 300, sequences: 4, pages: 9, chunk: 120, outputs: 4, deterministic: false };
 
 /// What happens next. Numbers that pick a sequence are taken modulo those that are open.
 #[derive(Clone, Debug)]

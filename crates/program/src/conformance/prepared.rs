@@ -17,6 +17,8 @@ pub(super) struct Setup {
     pub(super) caches: Vec<CacheSpec>,
     /// Pages to reserve, the scratch page included.
     pub(super) pages: u32,
+    /// [`Options::deterministic`].
+    pub(super) deterministic: bool,
 }
 
 /// The pages that most cases reserve.
@@ -30,7 +32,13 @@ pub(super) const SIZE: Size = Size { tokens: 160, outputs: 160, sequences: SLOTS
 
 impl Default for Setup {
     fn default() -> Setup {
-        Setup { programs: Vec::new(), weights: Vec::new(), caches: Vec::new(), pages: PAGES }
+        Setup {
+            programs: Vec::new(),
+            weights: Vec::new(),
+            caches: Vec::new(),
+            pages: PAGES,
+            deterministic: false,
+        }
     }
 }
 
@@ -67,7 +75,7 @@ impl Prepared {
         }
         let size = CacheSize { pages: setup.pages, slots: SLOTS };
         device.reserve(&setup.caches, size).map_err(said("reserve"))?;
-        let options = Options::new(SIZE);
+        let options = Options { deterministic: setup.deterministic, ..Options::new(SIZE) };
         let mut programs = Vec::new();
         for program in &setup.programs {
             let id = device.prepare(program, &options).map_err(said("prepare"))?;

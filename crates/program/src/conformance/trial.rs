@@ -24,6 +24,8 @@ pub(super) struct Subject<'a> {
 impl Subject<'_> {
     /// The device and its standard, ready for steps.
     pub(super) fn trial(&mut self, setup: &Setup) -> Result<Trial, String> {
+        let deterministic = self.standard == Standard::Itself;
+        let setup = &Setup { deterministic, ..setup.clone() };
         let device = Prepared::new((self.make)(), setup)?;
         let standard = match self.standard {
             Standard::Reference => Box::new(Reference::new()),
