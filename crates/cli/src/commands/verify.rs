@@ -2,11 +2,11 @@
 
 use std::io::{self, Write};
 
-use anyhow::Result;
+use anyhow::{Result, ensure};
 use clap::{Args, ValueEnum};
 use engine::Limits;
 use model::Model;
-use program::compare::{Comparison, Difference, Report};
+use program::compare::{Comparison, Difference, OPERATION, Report};
 use program::random::SplitMix64;
 use program::reference::Reference;
 use program::{CacheSize, Device, Format, Output, PAGE_TOKENS, PageId, Sequence, Size, Step, Token, Want};
@@ -55,10 +55,6 @@ Examples:
   billfish verify models/tiny-glm --against reference
   billfish verify --shape qwen3-30b-a3b --layers 2 --bits 3 --codebook mcg --against reference --json";
 
-/// The largest relative error of one operation: rounding activations to 13 bits and cached rows to f16
-/// stays well below it, a wrong index or scale well above.
-const TOLERANCE: f64 = 2e-3;
-
 /// Where the random prompt begins; any number would do.
 const SEED: u64 = 1;
 
@@ -66,14 +62,19 @@ const SEED: u64 = 1;
 pub(crate) fn run(args: &VerifyArgs) -> Result<Verdict> {
     let Oracle::Reference = args.against;
     let model = args.model.open(Format::F16)?;
+    let (tokens, context) = (args.tokens, model.facts.context);
+    ensure!(
+        tokens < context,
+        "the model was made for {context} tokens of context, {tokens} and one after them are too many"
+    );
     let mut device = args.device.open()?;
     // Both devices hold the whole model.
-    let limits = Limits::one_window(args.tokens + 1, args.tokens);
+    let limits = Limits::one_window(tokens + 1, tokens);
     let planned = [&*device, &Reference::new()].map(|device| memory::plan(&model, device, &limits));
     let planned = planned.into_iter().map(|plan| plan.map(|memory| memory.total)).sum::<Result<u64>>()?;
     memory::require(planned, "fewer --layers of a --shape take less")?;
     model_args::load(&model, &mut *device)?;
-    let verification = Verification::of(&model, &mut *device, args.tokens)?;
+    let verification = Verification::of(&model, &mut *device, tokens)?;
     verification.print(args.json)?;
     Ok(verification.verdict())
 }
@@ -116,7 +117,7 @@ impl Verification {
     }
 
     fn first_difference(&self) -> Option<&Difference> {
-        self.steps.iter().find_map(|report| report.first_difference(TOLERANCE))
+        self.steps.iter().find_map(|report| report.first_difference(OPERATION))
     }
 
     fn verdict(&self) -> Verdict {
@@ -185,7 +186,7 @@ impl<'a> Summary<'a> {
             device: &verification.device,
             against: "reference",
             tokens: verification.tokens,
-            tolerance: TOLERANCE,
+            tolerance: OPERATION,
             agrees: verification.verdict() == Verdict::Good,
             kinds: Kind::all(verification),
             first_difference: verification.first_difference().map(mismatch),

@@ -8,22 +8,11 @@
 use cpu::{Cpu, CpuOptions};
 use golden::relative_errors;
 use model::Model;
-use program::compare::{Choice, Comparison};
+use program::compare::{Choice, Comparison, NEAR_TIE, OPERATION, WHOLE};
 use program::reference::Reference;
 use program::{CacheSize, Device, ModelSpec, Output, PAGE_TOKENS, PageId, Sequence, Size, Step, Token, Want};
 
 use crate::{CONVERSIONS, open, shared, sources};
-
-/// Of one operation on the reference's inputs: caches in f16 round by 2^-11 relative, which is the most that
-/// any operation does; sums differ by their order alone.
-const OPERATION: f64 = 2e-3;
-
-/// Of a whole model with the reference's choices: roundings of its caches, one after the other.
-const WHOLE: f64 = 5e-3;
-
-/// Between the scores of two experts of which either may be chosen: what a score moves by when the numbers
-/// behind it are rounded as above.
-const NEAR_TIE: f32 = 1e-3;
 
 /// The reference and the cpu device with the same model.
 struct Pair {

@@ -29,6 +29,19 @@ use crate::{
 };
 use report::Both;
 
+/// The largest relative error (Frobenius norm over all rows) of one operation that gets the reference's values.
+/// Rows cached as f16 are off by 2^-11 (5e-4) each, which is the most that an operation of a right device rounds;
+/// sums in another order are off by less. A wrong index, sign or scale gives errors near 1.
+pub const OPERATION: f64 = 2e-3;
+
+/// The largest relative error of a row of logits when the reference chooses the experts: what those roundings
+/// add up to, one layer after the other.
+pub const WHOLE: f64 = 5e-3;
+
+/// The largest gap between the scores of two experts of which either may be chosen: what a score moves by when
+/// the numbers behind it are rounded as above.
+pub const NEAR_TIE: f32 = 1e-3;
+
 /// The reference and another device with the same model.
 pub struct Comparison<'a> {
     model: &'a ModelSpec,
