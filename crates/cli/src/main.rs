@@ -5,6 +5,7 @@
 #![forbid(unsafe_code)]
 
 mod commands;
+mod fetch;
 mod memory;
 mod model_args;
 mod progress;
@@ -19,7 +20,7 @@ use crate::commands::{Command, Verdict};
 
 /// Runs language models with trellis-coded (EXL3) weights.
 #[derive(Debug, Parser)]
-#[command(name = "billfish", version, arg_required_else_help = true, after_help = EXAMPLES)]
+#[command(name = "billfish", version, arg_required_else_help = true, after_help = notes())]
 struct Cli {
     #[command(subcommand)]
     command: Command,
@@ -30,7 +31,16 @@ Examples:
   billfish run models/tiny-glm -p \"Once upon a time\"
   billfish inspect --shape glm-4.7-flash --bits 4 -c 8192
   billfish eval models/tiny-glm --text text.txt --window 512
-  billfish verify models/tiny-glm --against reference";
+  billfish verify models/tiny-glm --against reference
+  billfish pull org/model-exl3@4.0bpw
+  billfish list --json
+  billfish completions bash > ~/.local/share/bash-completion/completions/billfish
+
+MODEL is a folder or, where there is none of that name, organisation/repository@revision on the hub.";
+
+fn notes() -> String {
+    format!("{EXAMPLES}\n\n{}", fetch::VARIABLES)
+}
 
 fn main() -> ExitCode {
     let cli = Cli::parse_from(std::env::args_os().map(spelled_out));

@@ -11,12 +11,13 @@ use model::{BuildOptions, Model, Shape};
 use program::reference::Reference;
 use program::{Device, Format};
 
-use crate::progress;
+use crate::report::Usage;
+use crate::{fetch, progress};
 
 /// Which model.
 #[derive(Debug, Args)]
 pub(crate) struct ModelArgs {
-    /// Folder with config.json, tokenizer.json and safetensors files
+    /// Folder with config.json, tokenizer.json and safetensors files, or org/repo@revision on the hub
     #[arg(required_unless_present = "shape", conflicts_with = "shape")]
     model: Option<PathBuf>,
 
@@ -72,19 +73,28 @@ pub(crate) enum DeviceKind {
 }
 
 impl ModelArgs {
-    /// Opens the checkpoint, or describes the random model. No weight is read.
+    /// Opens the checkpoint, downloading it first if it is on the hub, or describes the random model. No weight
+    /// is read.
     pub(crate) fn open(&self, cache: Format) -> Result<Model> {
         let options = BuildOptions { cache };
         match (&self.model, &self.shape) {
-            (Some(folder), _) => Ok(Model::open(folder, &options)?),
+            (Some(model), _) => Ok(Model::open(&fetch::path(model)?, &options)?),
             (None, Some(shape)) => Ok(Model::synthetic(&self.shape(shape)?, &options)?),
             (None, None) => unreachable!("clap asks for one of the two"),
         }
     }
 
     fn shape(&self, name: &str) -> Result<Shape> {
-        let is_path = name.ends_with(".json");
-        let mut shape = if is_path { Shape::from_config(Path::new(name)) } else { Shape::named(name) }?;
+        let mut shape = match name.ends_with(".json") {
+            true => Shape::from_config(Path::new(name))?,
+            false => Shape::named(name).map_err(|error| Usage(format!("--shape {error}")))?,
+        };
+        for bits in [self.bits, self.head_bits] {
+            if !self.codebook.allows(bits) {
+                let error = exl3::Error::CodebookBits { codebook: self.codebook, bits };
+                return Err(Usage(error.to_string()).into());
+            }
+        }
         shape.bits = self.bits;
         shape.head_bits = self.head_bits;
         shape.codebook = self.codebook;

@@ -29,7 +29,23 @@ pub(crate) fn exit_code(error: &anyhow::Error) -> ExitCode {
     if error.is::<Usage>() { ExitCode::from(2) } else { ExitCode::FAILURE }
 }
 
-/// An error and its causes on one line. A cause that the message before it quotes already is left out.
+/// Says something on stderr that is neither an error nor what was asked for.
+#[expect(clippy::print_stderr, reason = "notes go to stderr")]
+pub(crate) fn note(text: &str) {
+    eprintln!("{text}");
+}
+
+/// A text of others in which control characters are written out, since a terminal would obey them.
+pub(crate) fn visible(text: &str) -> String {
+    let escape = |character: char| match character.is_control() {
+        true => character.escape_default().to_string(),
+        false => character.to_string(),
+    };
+    text.chars().map(escape).collect()
+}
+
+/// An error and its causes on one line, without control characters. A cause that the message before it quotes
+/// already is left out.
 fn sentence(error: &anyhow::Error) -> String {
     let mut sentence = String::new();
     for cause in error.chain() {
@@ -40,7 +56,7 @@ fn sentence(error: &anyhow::Error) -> String {
             sentence = format!("{sentence}: {cause}");
         }
     }
-    sentence.split_whitespace().collect::<Vec<_>>().join(" ")
+    visible(&sentence.split_whitespace().collect::<Vec<_>>().join(" "))
 }
 
 #[cfg(test)]
@@ -53,5 +69,11 @@ mod tests {
     fn causes_are_joined_on_one_line_and_said_once() {
         let error = anyhow!("no such\nfile").context("config.json: no such\nfile").context("cannot open it");
         assert_eq!(sentence(&error), "cannot open it: config.json: no such file");
+    }
+
+    #[test]
+    fn control_characters_are_written_out_and_all_others_are_left() {
+        assert_eq!(visible("a\u{1b}[2J\u{7f}\u{9b}\n\"é\\ 語"), r#"a\u{1b}[2J\u{7f}\u{9b}\n"é\ 語"#);
+        assert_eq!(sentence(&anyhow!("tensor \u{1b}[31m")), r"tensor \u{1b}[31m");
     }
 }

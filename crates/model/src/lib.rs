@@ -32,7 +32,7 @@ mod source;
 mod synthetic;
 mod tokenizer;
 
-pub use checkpoint::{Unused, Why};
+pub use checkpoint::{Unused, Why, layer_bits};
 pub use error::{Error, Result};
 pub use facts::{Facts, TensorFacts};
 pub use model::{BuildOptions, Model, write_checkpoint};

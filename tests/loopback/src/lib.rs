@@ -1,4 +1,9 @@
 //! A hub on a loopback address: what the public one answers, and the faults that a test asks for.
+//!
+//! It panics where a test should fail.
+
+#![forbid(unsafe_code)]
+#![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 use std::collections::BTreeMap;
 use std::io::{BufRead, BufReader, Write};
@@ -9,57 +14,65 @@ use std::time::Duration;
 use sha2::{Digest, Sha256};
 
 /// The one repository of the hub.
-pub(crate) const REPOSITORY: &str = "org/model";
+pub const REPOSITORY: &str = "org/model";
 
 /// Contents by path.
 type Files = BTreeMap<String, Vec<u8>>;
 
 /// A request as it arrived.
 #[derive(Clone, Debug)]
-pub(crate) struct Request {
-    pub(crate) path: String,
-    pub(crate) range: Option<String>,
-    pub(crate) authorization: Option<String>,
+pub struct Request {
+    /// The path, encoded, with the query.
+    pub path: String,
+    /// The header `Range`.
+    pub range: Option<String>,
+    /// The header `Authorization`.
+    pub authorization: Option<String>,
 }
 
 /// What the hub holds, what it has been asked, and what it does wrong.
 #[derive(Default)]
-pub(crate) struct State {
+pub struct State {
     commits: BTreeMap<String, Files>,
-    pub(crate) branches: BTreeMap<String, String>,
-    pub(crate) tags: BTreeMap<String, String>,
-    pub(crate) requests: Vec<Request>,
+    /// The commit of each branch.
+    pub branches: BTreeMap<String, String>,
+    /// The commit of each tag.
+    pub tags: BTreeMap<String, String>,
+    /// The requests since the last [`Loopback::take_requests`].
+    pub requests: Vec<Request>,
     /// The only token that is accepted; without one the model is public.
-    pub(crate) token: Option<&'static str>,
+    pub token: Option<&'static str>,
     /// Whether conditions have to be accepted.
-    pub(crate) gated: bool,
+    pub gated: bool,
     /// So many requests are answered with 503.
-    pub(crate) busy: usize,
+    pub busy: usize,
     /// So many files a page of the listing; 0 is all.
-    pub(crate) page: usize,
-    /// So many bodies of large files break off after so many bytes.
-    pub(crate) cuts: usize,
-    pub(crate) cut_after: usize,
+    pub page: usize,
+    /// So many bodies of large files break off.
+    pub cuts: usize,
+    /// The bytes after which they break off.
+    pub cut_after: usize,
     /// Bodies of large files stand still after so many bytes, as long as this is set.
-    pub(crate) stall_after: Option<usize>,
+    pub stall_after: Option<usize>,
     /// Range requests are answered with the whole file.
-    pub(crate) ignores_ranges: bool,
+    pub ignores_ranges: bool,
     /// The host of the large files refuses them with this status.
-    pub(crate) refuses_large: Option<u16>,
+    pub refuses_large: Option<u16>,
     /// What is sent in place of a large file, though listed as it is.
-    pub(crate) sends_instead: Option<Vec<u8>>,
+    pub sends_instead: Option<Vec<u8>>,
     /// What the listing says besides the files.
-    pub(crate) lists_also: Option<String>,
+    pub lists_also: Option<String>,
 }
 
 /// A running hub. Its threads end with the test's process.
-pub(crate) struct Loopback {
+pub struct Loopback {
     port: u16,
     state: Arc<Mutex<State>>,
 }
 
 impl Loopback {
-    pub(crate) fn start() -> Self {
+    /// Starts a hub that holds nothing.
+    pub fn start() -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let port = listener.local_addr().unwrap().port();
         let state = Arc::new(Mutex::new(State::default()));
@@ -73,16 +86,18 @@ impl Loopback {
         Self { port, state }
     }
 
-    pub(crate) fn endpoint(&self) -> String {
+    /// Its address, as for `HF_ENDPOINT`.
+    pub fn endpoint(&self) -> String {
         format!("http://127.0.0.1:{}", self.port)
     }
 
-    pub(crate) fn state(&self) -> MutexGuard<'_, State> {
+    /// What it holds and does wrong, to look at and to change.
+    pub fn state(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap()
     }
 
     /// Makes a commit, moves a branch to it, and gives its name.
-    pub(crate) fn commit(&self, branch: &str, files: &[(&str, &[u8])]) -> String {
+    pub fn commit(&self, branch: &str, files: &[(&str, &[u8])]) -> String {
         let files: Files = files.iter().map(|(path, content)| ((*path).into(), content.to_vec())).collect();
         let commit = git_id(format!("{files:?}").as_bytes());
         self.state().commits.insert(commit.clone(), files);
@@ -91,17 +106,18 @@ impl Loopback {
     }
 
     /// The requests since the last call.
-    pub(crate) fn take_requests(&self) -> Vec<Request> {
+    pub fn take_requests(&self) -> Vec<Request> {
         std::mem::take(&mut self.state().requests)
     }
 }
 
 /// Some 40 digits that stand for a content or a commit.
-pub(crate) fn git_id(content: &[u8]) -> String {
+pub fn git_id(content: &[u8]) -> String {
     sha256(content)[..40].into()
 }
 
-pub(crate) fn sha256(content: &[u8]) -> String {
+/// The SHA-256 of a content, in hexadecimal digits.
+pub fn sha256(content: &[u8]) -> String {
     Sha256::digest(content).iter().map(|byte| format!("{byte:02x}")).collect()
 }
 

@@ -1,7 +1,10 @@
 //! One file a command.
 
+mod completions;
 mod eval;
 mod inspect;
+mod list;
+mod pull;
 mod run;
 mod verify;
 
@@ -19,6 +22,12 @@ pub(crate) enum Command {
     Eval(eval::EvalArgs),
     /// Compare a device with the reference, operation by operation
     Verify(verify::VerifyArgs),
+    /// Download a model from the hub
+    Pull(pull::PullArgs),
+    /// Show the models that were downloaded
+    List(list::ListArgs),
+    /// Print a shell's completions of commands and flags
+    Completions(completions::CompletionsArgs),
 }
 
 /// How a command that ran to its end turned out.
@@ -38,6 +47,9 @@ impl Command {
             Command::Inspect(args) => inspect::run(&args),
             Command::Eval(args) => eval::run(&args),
             Command::Verify(args) => verify::run(&args),
+            Command::Pull(args) => pull::run(&args),
+            Command::List(args) => list::run(&args),
+            Command::Completions(args) => completions::run(&args),
         }
     }
 }

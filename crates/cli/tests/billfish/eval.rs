@@ -93,8 +93,16 @@ fn models_of_different_vocabularies_are_not_compared() {
 #[test]
 fn a_text_that_predicts_nothing_is_refused() {
     let text = NamedTempFile::new().unwrap();
-    let refusal = finish(command("eval models/tiny-glm --text").arg(text.path())).refusal();
-    assert!(refusal.contains("at least two tokens"), "{refusal}");
+    for (content, needed) in [
+        ("", "white space"),
+        (" \n\t\n", "white space"),
+        ("a", "two tokens"),
+        ("<|endoftext|>\n", "two tokens"),
+    ] {
+        std::fs::write(text.path(), content).unwrap();
+        let refusal = finish(command("eval models/tiny-glm --text").arg(text.path())).refusal();
+        assert!(refusal.contains(needed), "{content:?}: {refusal}");
+    }
 }
 
 #[test]

@@ -5,6 +5,7 @@
 mod checkpoints;
 mod eval;
 mod help;
+mod hub;
 mod inspect;
 mod memory;
 mod refusals;
@@ -24,10 +25,19 @@ struct Finished {
     stderr: String,
 }
 
-/// The command with these arguments, words separated by single spaces.
+/// The command with these arguments, words separated by single spaces. It cannot ask a hub and finds no cache.
 fn command(words: &str) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_billfish"));
     command.args(words.split(' ')).current_dir(repository());
+    for name in
+        ["HF_HUB_CACHE", "HUGGINGFACE_HUB_CACHE", "HF_TOKEN", "HUGGING_FACE_HUB_TOKEN", "HF_TOKEN_PATH"]
+    {
+        command.env_remove(name);
+    }
+    for name in ["HTTP_PROXY", "http_proxy", "ALL_PROXY", "all_proxy"] {
+        command.env_remove(name);
+    }
+    command.env("HF_HUB_OFFLINE", "1").env("HF_HOME", repository().join("target/no-home"));
     command
 }
 

@@ -41,7 +41,8 @@ fn find(bytes: &[u8], text: &str) -> usize {
 
 #[test]
 fn a_folder_that_is_not_there() {
-    assert_names(&billfish("run models/nowhere -p Once").refusal(), &["models/nowhere"]);
+    let refusal = billfish("run models/nowhere -p Once").refusal();
+    assert_names(&refusal, &["there is no folder models/nowhere", "not in the cache"]);
 }
 
 #[test]
@@ -126,6 +127,17 @@ fn a_context_longer_than_memory_allows_says_what_would_fit() {
 }
 
 #[test]
-fn a_shape_that_nobody_knows() {
-    assert_names(&billfish("inspect --shape gpt-7").refusal(), &["gpt-7", "glm-4.7-flash"]);
+fn control_characters_of_a_tensors_name_are_not_sent_to_the_terminal() {
+    let folder = tiny_glm();
+    damage(&folder, |bytes| {
+        let at = find(bytes, "model.layers.6.hnorm.weight");
+        bytes[at..at + 27].copy_from_slice(br"model.norm.\u001b[2J.weight");
+    });
+    assert_names(&refusal(&folder), &[r"model.norm.\u{1b}[2J.weight", "no part of this architecture"]);
+}
+
+#[test]
+fn more_tokens_to_verify_than_the_model_was_made_for() {
+    let refusal = billfish("verify models/tiny-glm --tokens 2048 --against reference").refusal();
+    assert_names(&refusal, &["2048 tokens of context"]);
 }

@@ -4,9 +4,9 @@ use std::fs;
 use std::ops::ControlFlow;
 
 use hub::Event;
+use loopback::Loopback;
 
 use crate::scratch::{Scratch, fetch, name, online};
-use crate::server::Loopback;
 
 #[test]
 fn models_are_listed_by_name_with_their_sizes_and_what_they_lack() {

@@ -5,9 +5,9 @@ use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
 
 use hub::Event;
+use loopback::{Loopback, git_id, sha256};
 
 use crate::scratch::{Scratch, fetch, name, noise, online, with_token};
-use crate::server::{Loopback, git_id, sha256};
 
 const CONFIG: &[u8] = b"{\"model_type\": \"llama\"}";
 

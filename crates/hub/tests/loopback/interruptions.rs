@@ -7,9 +7,9 @@ use std::process::Command;
 use std::time::{Duration, Instant};
 
 use hub::{Error, Event, Hub, TRIES};
+use loopback::{Loopback, Request, sha256};
 
 use crate::scratch::{Scratch, fetch, name, noise, online, settings};
-use crate::server::{Loopback, Request, sha256};
 
 const SIZE: usize = 3_000_000;
 

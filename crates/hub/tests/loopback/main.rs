@@ -8,4 +8,3 @@ mod interruptions;
 mod offline;
 mod refusals;
 mod scratch;
-mod server;

@@ -5,9 +5,9 @@ use std::net::TcpListener;
 use std::ops::ControlFlow;
 
 use hub::{Error, Event, Hub};
+use loopback::{Loopback, sha256};
 
 use crate::scratch::{Scratch, fetch, name, offline, online, settings};
-use crate::server::{Loopback, sha256};
 
 /// A hub with one model of two shards, and a cache that has it.
 fn fetched() -> (Loopback, Scratch) {

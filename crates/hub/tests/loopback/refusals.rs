@@ -4,9 +4,9 @@ use std::fs;
 use std::ops::ControlFlow;
 
 use hub::{Error, Event, Hub, Origin, Settings};
+use loopback::{Loopback, sha256};
 
 use crate::scratch::{Scratch, fetch, name, noise, online, settings, with_token};
-use crate::server::{Loopback, sha256};
 
 /// A hub with one public model in the branches `main` and `4.0bpw`.
 fn start() -> (Loopback, Scratch) {

@@ -7,8 +7,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
 use hub::{Hub, ModelName, Network, Origin, Result, Settings, Token};
-
-use crate::server::Loopback;
+use loopback::Loopback;
 
 /// A folder that is removed at the end.
 pub(crate) struct Scratch(PathBuf);

@@ -1,5 +1,6 @@
 //! A checkpoint: a folder of safetensors files, mapped into memory and checked before any work.
 
+mod bits;
 mod extras;
 mod find;
 pub(crate) mod folder;
@@ -15,6 +16,7 @@ use std::path::{Path, PathBuf};
 
 use program::{Catalogue, HostTensor, Kind, ModelSpec, Storage};
 
+pub use bits::layer_bits;
 pub use extras::{Unused, Why};
 
 use self::header::Entry;

@@ -316,3 +316,15 @@ fn a_written_checkpoint_opens_again_with_the_same_tensors() {
     let opened = folder.open().unwrap();
     assert_eq!(opened.weight_bytes(), opened.tensors().iter().map(|tensor| tensor.bytes).sum::<u64>());
 }
+
+#[test]
+fn bits_are_those_of_the_trellis_codes_or_else_of_the_plain_numbers() {
+    let bits = |folder: &str| model::layer_bits(&golden::folder().join(folder)).unwrap();
+    assert_eq!(bits("llama-even-1.5bpw-mul1-eb4"), Some(1.5));
+    assert_eq!(bits("sources/llama"), Some(16.0));
+    if let Some(shared) = golden::shared() {
+        let bits = |folder: &str| model::layer_bits(&shared.join("golden/conversions").join(folder)).unwrap();
+        assert_eq!(bits("qwen2-6bpw-mul1"), Some(6.0));
+        assert_eq!(bits("qwen3-moe-3.5bpw-mul1"), Some(3.5));
+    }
+}

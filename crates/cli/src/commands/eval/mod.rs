@@ -20,7 +20,7 @@ use self::divergence::{Divergence, Summary, log_softmax};
 use super::Verdict;
 use crate::model_args::{self, CacheArgs, DeviceArgs, ModelArgs};
 use crate::report::Usage;
-use crate::{memory, progress};
+use crate::{fetch, memory, progress};
 
 /// Measures how well a model predicts a text. The text is cut into windows; within one, each token is
 /// predicted from those before it.
@@ -54,10 +54,10 @@ pub(crate) struct EvalArgs {
     chunk: Option<u32>,
 
     /// Predict at most so many tokens
-    #[arg(long, value_name = "N", default_value_t = 204_800)]
-    max_tokens: usize,
+    #[arg(long, value_name = "N", default_value_t = 204_800, value_parser = clap::value_parser!(u32).range(1..))]
+    max_tokens: u32,
 
-    /// Also tell how far the predictions are from those of this model, a folder
+    /// Also tell how far the predictions are from those of this model, a folder or org/repo@revision
     #[arg(long, value_name = "BETTER")]
     against: Option<PathBuf>,
 
@@ -95,9 +95,10 @@ pub(crate) fn run(args: &EvalArgs) -> Result<Verdict> {
         return Err(Usage(what).into());
     }
     let text = std::fs::read_to_string(&args.text).with_context(|| args.text.display().to_string())?;
+    ensure!(!text.trim().is_empty(), "{}: holds nothing but white space", args.text.display());
     let model = args.model.open(args.cache.kv_cache_dtype)?;
-    let tokens = documents::tokens(&text, &model, args.max_tokens)?;
-    let predicted = tokens.len().saturating_sub(1).min(args.max_tokens);
+    let tokens = documents::tokens(&text, &model, args.max_tokens as usize)?;
+    let predicted = tokens.len().saturating_sub(1).min(args.max_tokens as usize);
     ensure!(predicted > 0, "{}: a text of at least two tokens is needed", args.text.display());
     let mut engine = args.start(&model)?;
     let mut better = args.start_better(&model, &text, &tokens)?;
@@ -148,9 +149,9 @@ impl EvalArgs {
     /// An engine for the better model, if there is one; its cache is not compressed.
     fn start_better(&self, model: &Model, text: &str, tokens: &[u32]) -> Result<Option<Engine>> {
         let Some(folder) = &self.against else { return Ok(None) };
-        let better = Model::open(folder, &BuildOptions { cache: program::Format::F16 })?;
+        let better = Model::open(&fetch::path(folder)?, &BuildOptions { cache: program::Format::F16 })?;
         let same = better.facts.vocab == model.facts.vocab
-            && documents::tokens(text, &better, self.max_tokens)? == tokens;
+            && documents::tokens(text, &better, self.max_tokens as usize)? == tokens;
         ensure!(
             same,
             "{}: its tokens are not the model's, so that the two cannot be compared",
