@@ -6,10 +6,12 @@
 
 mod commands;
 mod fetch;
+mod machine;
 mod memory;
 mod model_args;
 mod progress;
 mod report;
+mod traffic;
 
 use std::ffi::OsString;
 use std::process::ExitCode;

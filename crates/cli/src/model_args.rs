@@ -12,7 +12,7 @@ use program::reference::Reference;
 use program::{Device, Format};
 
 use crate::report::Usage;
-use crate::{fetch, progress};
+use crate::{fetch, machine, progress};
 
 /// Which model.
 #[derive(Debug, Args)]
@@ -118,6 +118,22 @@ impl DeviceArgs {
             }
             DeviceKind::Reference => Box::new(Reference::new()),
         })
+    }
+
+    /// Threads of this machine that it computes with.
+    pub(crate) fn threads(&self) -> usize {
+        match self.device {
+            DeviceKind::Cpu => self.threads.map_or_else(machine::threads, usize::from),
+            DeviceKind::Reference => 1,
+        }
+    }
+
+    /// Bytes a second that the device could read from its memory at most, measured now; none if it has memory
+    /// of its own.
+    pub(crate) fn read_bandwidth(&self) -> Option<f64> {
+        match self.device {
+            DeviceKind::Cpu | DeviceKind::Reference => Some(machine::read_bandwidth(self.threads())),
+        }
     }
 }
 

@@ -8,7 +8,7 @@ use std::{fs, thread};
 
 /// Physical cores that this process may use, and no more than the threads that the system grants it. Where
 /// the system does not say which hardware threads share a core, each counts as one.
-pub(crate) fn physical() -> NonZero<usize> {
+pub fn physical() -> NonZero<usize> {
     let granted = thread::available_parallelism().unwrap_or(NonZero::<usize>::MIN);
     let cores = fs::read_to_string("/proc/self/status").ok().and_then(|status| {
         let allowed = status.lines().find_map(|line| line.strip_prefix("Cpus_allowed_list:"))?;

@@ -34,7 +34,7 @@
 mod arena;
 mod cache;
 mod check;
-mod cores;
+pub mod cores;
 mod device;
 mod kernels;
 mod needs;

@@ -1,5 +1,6 @@
 //! One file a command.
 
+mod bench;
 mod completions;
 mod eval;
 mod inspect;
@@ -20,6 +21,8 @@ pub(crate) enum Command {
     Inspect(inspect::InspectArgs),
     /// Measure perplexity, and the divergence from a better model
     Eval(eval::EvalArgs),
+    /// Measure speed and memory, of a model or of one operation
+    Bench(bench::BenchArgs),
     /// Compare a device with the reference, operation by operation
     Verify(verify::VerifyArgs),
     /// Download a model from the hub
@@ -46,6 +49,7 @@ impl Command {
             Command::Run(args) => run::run(&args),
             Command::Inspect(args) => inspect::run(&args),
             Command::Eval(args) => eval::run(&args),
+            Command::Bench(args) => bench::run(&args),
             Command::Verify(args) => verify::run(&args),
             Command::Pull(args) => pull::run(&args),
             Command::List(args) => list::run(&args),
