@@ -3,6 +3,8 @@
 //! A part of a cache is one block of memory, `[pages, 64, bytes of a row]`. A row of codes holds the words of
 //! all its groups of 32 numbers, then their scales.
 
+use std::ops::Range;
+
 use exl3::kv::{self, CacheBits, GROUP};
 use half::f16;
 use program::{CacheId, CacheSize, CacheSpec, Error, Format, Life, PAGE_TOKENS, PageId, Part, Result};
@@ -148,19 +150,19 @@ impl CachePart {
         }
     }
 
-    /// Reads columns `start .. start + cols` of the first `rows` rows of a page; rows of `out` are `stride` apart.
+    /// Reads columns `start .. start + cols` of some rows of a page; rows of `out` are `stride` apart.
     ///
     /// Compiled once for all operations that attend.
     #[inline(never)]
     pub(crate) fn read<S: Simd>(
         &self,
         simd: S,
-        (page, rows): (PageId, usize),
+        (page, rows): (PageId, Range<usize>),
         (start, cols): (usize, usize),
         (out, stride): (&mut [f32], usize),
     ) {
-        let first = self.start(page, 0);
-        let page = &self.memory.bytes()[first..first + rows * self.row_bytes];
+        let first = self.start(page, rows.start);
+        let page = &self.memory.bytes()[first..first + rows.len() * self.row_bytes];
         simd.vectorize(
             #[inline(always)]
             || {
@@ -300,13 +302,13 @@ mod tests {
                     for columns in [0..96, 0..32, 32..64, 5..83, 31..33, 64..96] {
                         let (cols, stride) = (columns.len(), columns.len() + 3);
                         let mut got = vec![f32::NAN; (place + 1) * stride];
-                        part.read(simd, (PageId(2), place + 1), (columns.start, cols), (&mut got, stride));
+                        part.read(simd, (PageId(2), 0..place + 1), (columns.start, cols), (&mut got, stride));
                         assert_eq!(got[place * stride..][..cols], want[columns], "{format:?}");
                         assert!(got[place * stride + cols..].iter().all(|number| number.is_nan()));
                     }
                 }
                 let mut got = vec![f32::NAN; 64 * 96];
-                part.read(simd, (PageId(1), 64), (0, 96), (&mut got, 96));
+                part.read(simd, (PageId(1), 0..64), (0, 96), (&mut got, 96));
                 if format == Format::F16 {
                     assert_eq!(got, [0.0; 64 * 96]);
                 }
@@ -320,12 +322,9 @@ mod tests {
             let mut caches = caches(13, Format::F16).unwrap();
             let x = row(13, 0.5);
             caches.part_mut(CacheId(0), 0).write(simd, PageId(1), 7, &x);
-            let mut got = [0.0; 8 * 13];
-            caches.part(CacheId(0), 0).read(simd, (PageId(1), 8), (0, 13), (&mut got, 13));
-            assert_eq!(
-                got[7 * 13..].to_vec(),
-                x.iter().map(|x| f16::from_f32(*x).to_f32()).collect::<Vec<_>>()
-            );
+            let mut got = [0.0; 13];
+            caches.part(CacheId(0), 0).read(simd, (PageId(1), 7..8), (0, 13), (&mut got, 13));
+            assert_eq!(got.to_vec(), x.iter().map(|x| f16::from_f32(*x).to_f32()).collect::<Vec<_>>());
         });
     }
 

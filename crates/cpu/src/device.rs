@@ -138,6 +138,7 @@ impl Cpu {
             answers: &mut self.answers,
             workspace: &mut self.workspace,
             step,
+            deterministic: options.deterministic,
         };
         for op in &program.ops {
             run.op(simd, op)?;
@@ -161,7 +162,7 @@ impl Device for Cpu {
         let mut needs = Needs::default();
         for program in &model.programs {
             memory.scratch += values::bytes(program, options) as u64;
-            needs = needs.or(Needs::new(&program.ops, &options.size, &|id| stored_in(model, id)));
+            needs = needs.or(Needs::new(&program.ops, options, &|id| stored_in(model, id)));
         }
         memory.scratch += needs.bytes(self.pool.threads()) as u64;
         Ok(memory)
@@ -182,7 +183,7 @@ impl Device for Cpu {
             return self.refuse(what);
         }
         let stored = |id| self.weights.stored(id);
-        let needs = Needs::new(&program.ops, &options.size, &stored);
+        let needs = Needs::new(&program.ops, options, &stored);
         self.workspace.grow(needs, self.pool.threads());
         self.answers.reserve(needs.outputs, needs.vocab);
         if options.timing {

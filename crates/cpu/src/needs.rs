@@ -1,7 +1,7 @@
 //! The memory that programs work in besides their values, known before any weight is read.
 
 use half::f16;
-use program::{Answer, Kind, ModelSpec, Op, Size, Storage, WeightId};
+use program::{Answer, Kind, ModelSpec, Op, Options, Storage, WeightId};
 
 use crate::arena::Memory;
 use crate::kernels::grouping::Grouping;
@@ -28,16 +28,17 @@ pub(crate) struct Needs {
 }
 
 impl Needs {
-    /// What steps of `size` need for `ops`; `stored` says how a weight is stored.
-    pub(crate) fn new(ops: &[Op], size: &Size, stored: &dyn Fn(WeightId) -> Stored) -> Needs {
-        let mut needs = Needs { rows: size.tokens as usize, ..Needs::default() };
+    /// What the largest step needs for `ops`; `stored` says how a weight is stored.
+    pub(crate) fn new(ops: &[Op], options: &Options, stored: &dyn Fn(WeightId) -> Stored) -> Needs {
+        let mut needs = Needs { rows: options.size.tokens as usize, ..Needs::default() };
         for op in ops {
-            needs.add(op, size, stored);
+            needs.add(op, options, stored);
         }
         needs
     }
 
-    fn add(&mut self, op: &Op, size: &Size, stored: &dyn Fn(WeightId) -> Stored) {
+    fn add(&mut self, op: &Op, options: &Options, stored: &dyn Fn(WeightId) -> Stored) {
+        let size = options.size;
         let tokens = size.tokens as usize;
         let work = match op {
             Op::Linear { x, to } => {
@@ -46,8 +47,8 @@ impl Needs {
                 to.chunks(MOST_TARGETS).map(of).fold(Work::default(), Work::or)
             }
             Op::Rope { heads, .. } => rope::work(*heads),
-            Op::Attend { shape, .. } => attend::work(shape),
-            Op::AttendMla { shape, .. } => attend_mla::work(tokens, shape),
+            Op::Attend { shape, .. } => attend::work(tokens, shape),
+            Op::AttendMla { shape, .. } => attend_mla::work(tokens, shape, options.deterministic),
             Op::Route { how, .. } => {
                 self.experts = self.experts.max(how.experts as usize);
                 route::work(how)

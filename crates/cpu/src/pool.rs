@@ -210,10 +210,11 @@ impl Shared {
         let mut seen = 0;
         loop {
             self.wait_for_a_job(thread, seen);
+            // It may be a later job by now, the one that ends the pool as well: this is asked afterwards.
+            seen = self.take_tasks(thread);
             if self.rest.0.ended.load(Ordering::SeqCst) {
                 return;
             }
-            seen = self.take_tasks(thread);
         }
     }
 
@@ -310,6 +311,16 @@ mod tests {
                 std::hint::spin_loop();
                 inside[thread].store(false, Ordering::SeqCst);
             });
+        }
+    }
+
+    #[test]
+    fn a_pool_ends_whatever_its_workers_are_about_to_do() {
+        for round in 0..500 {
+            let mut pool = pool(3);
+            for _ in 0..round % 3 {
+                pool.run(2 + round % 5, &|_, _| std::hint::spin_loop());
+            }
         }
     }
 

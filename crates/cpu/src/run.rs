@@ -29,6 +29,8 @@ pub(crate) struct Run<'a> {
     pub(crate) answers: &'a mut Answers,
     pub(crate) workspace: &'a mut Workspace,
     pub(crate) step: &'a Step<'a>,
+    /// [`program::Options::deterministic`].
+    pub(crate) deterministic: bool,
 }
 
 impl Run<'_> {
@@ -139,15 +141,16 @@ impl Run<'_> {
         out: Val,
     ) {
         let mut values = self.values.lend();
-        let Workspace { shared, scratch, places, sequences, bounds, .. } = &mut *self.workspace;
+        let Workspace { scratch, places, sequences, bounds, .. } = &mut *self.workspace;
         let attention = Attention {
             shape,
             up: self.weights.dense(up),
             latents: self.caches.part(cache, 0),
             rotary: self.caches.part(cache, 1),
             places: Places { step: self.step, places, sequences },
+            deterministic: self.deterministic,
         };
-        let room = Room { bounds, shared: shared.numbers_mut(), scratch: scratch.numbers_mut() };
+        let room = Room { bounds, scratch: scratch.numbers_mut() };
         let q = (values.read(q), attention);
         attend_mla::attend_mla(simd, self.pool, q, values.write(out), room);
     }

@@ -2,7 +2,7 @@
 
 mod blocks;
 
-pub(crate) use blocks::{Blocks, Columns, Cut, LIGHT, for_each_block, spaced};
+pub(crate) use blocks::{Block, Blocks, Columns, Cut, LIGHT, for_each_block, spaced};
 
 use std::marker::PhantomData;
 use std::ops::Range;

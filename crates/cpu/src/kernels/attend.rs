@@ -1,16 +1,19 @@
 //! Grouped-query attention over a paged cache.
 //!
 //! `out = sum_j softmax_j(scale * q . key_j) value_j`. A task has the query heads of one key head, for some
-//! rows of one sequence: 32 queries, if there are as many. See [`attention`](super::attention).
+//! rows of one sequence: 128 queries, if there are as many. See [`attention`](super::attention).
 
 use program::Gqa;
 
-use super::attention::{self, Layout, Memory, Places, QUERIES, Sight};
+use super::attention::{self, Layout, Memory, Places, Sight};
 use super::{Rows, Work};
 use crate::arena::{Blocks, Columns, Cut, for_each_block};
 use crate::cache::CachePart;
 use crate::pool::Pool;
 use crate::simd::Simd;
+
+/// Queries of a task, unless one key head has more.
+const QUERIES: usize = 128;
 
 /// How the queries of a step are divided: query heads and rows of a task.
 #[derive(Clone, Copy)]
@@ -32,9 +35,10 @@ fn layout(shape: &Gqa) -> Layout {
     Layout::side_by_side(shape.key_dims as usize, shape.value_dims as usize)
 }
 
-/// The work space of [`attend`].
-pub(crate) fn work(shape: &Gqa) -> Work {
-    Work { shared: 0, thread: layout(shape).scratch(QUERIES) }
+/// The work space of [`attend`] for up to `rows` rows.
+pub(crate) fn work(rows: usize, shape: &Gqa) -> Work {
+    let division = Division::of(shape);
+    Work { shared: 0, thread: layout(shape).scratch(division.rows.min(rows) * division.heads) }
 }
 
 /// Attends from each row of q to the places that it sees. `bounds` is room for a number a row and one more.
@@ -60,21 +64,19 @@ pub(crate) fn attend<S: Simd>(
         for (query, to) in memory.queries.chunks_exact_mut(layout.key).enumerate() {
             let head = first_head + query % division.heads;
             let from = &q.row(block.rows.start + query / division.heads)[head * key_dims..][..key_dims];
-            for (to, from) in to.iter_mut().zip(from) {
-                *to = from * shape.scale;
-            }
+            to.copy_from_slice(from);
         }
         let pages = places.pages(block.rows.start);
         let sight = Sight { first: places.visible(block.rows.start), heads: division.heads };
-        attention::attend(simd, &layout, &mut memory, sight, |page, rows, out| {
-            let (rows, stride) = ((pages[page], rows), layout.stride);
-            keys.read(simd, rows, (kv_head * key_dims, key_dims), (out, stride));
+        attention::attend(simd, &layout, &mut memory, (sight, shape.scale), |page, rows, out| {
+            let page = pages[page];
+            keys.read(simd, (page, rows.clone()), (kv_head * key_dims, key_dims), (out, layout.stride));
             let out = &mut out[layout.value_start..];
-            values.read(simd, rows, (kv_head * value_dims, value_dims), (out, stride));
+            values.read(simd, (page, rows), (kv_head * value_dims, value_dims), (out, layout.stride));
         });
         for row in 0..block.rows.len() {
             let out = block.row(row).chunks_exact_mut(value_dims);
-            let results = memory.results[row * division.heads * layout.value..].chunks_exact(layout.value);
+            let results = memory.results()[row * division.heads * layout.value..].chunks_exact(layout.value);
             for (out, results) in out.zip(results) {
                 out.copy_from_slice(&results[..value_dims]);
             }

@@ -1,52 +1,39 @@
-//! Latent attention over a paged cache, in its absorbed form.
+//! Latent attention over a paged cache.
 //!
-//! With `K` and `V` the rows of one head of the up-projection,
+//! `key_j = [K latent_j, rotary_j]`, `value_j = V latent_j` with `K` and `V` the rows of one head of the
+//! up-projection. There are two ways: [`absorbed`], in which latents are never projected up, and
+//! [`expanded`], in which they are. Each sequence takes the one that has less to multiply: many rows over
+//! few places are better off with keys and values of their own heads. The ways round differently, so that a
+//! device that must be deterministic takes the first one alone.
 //!
-//! ```text
-//! l   = K^T q_nope                                          rank numbers
-//! l'  = sum_j softmax_j(scale * (l . latent_j + q_rotary . rotary_j)) latent_j
-//! out = V l'
-//! ```
-//!
-//! so that latents are never projected up: all heads share one key and one value of `rank` (and `rotary`)
-//! numbers. Three phases, each parallel over rows and heads: absorb, attend (see
-//! [`attention`](super::attention); up to 8 heads and 32 queries a task), project.
-//!
-//! Traffic: the up-projection once for every 64 rows, the cached rows once a task.
+//! One phase: a task has some heads of some rows, of several sequences in the first way and of one in the
+//! second, and does for them all that there is to do.
 
-use exl3::hadamard::BLOCK;
-use program::Mla;
+use program::{Mla, Sequence};
 
-use super::attention::{self, Layout, Memory, Places, QUERIES, Sight};
-use super::codes::PANEL;
-use super::dots::{Bf16, F16, F32, Numbers};
-use super::linear;
-use super::products::{COLUMNS, pack, products};
-use super::{Rows, Work};
+use super::attention::{Layout, Places};
+use super::{Rows, Work, absorbed, expanded};
 use crate::arena::{Blocks, Columns, Cut, for_each_block};
 use crate::cache::CachePart;
 use crate::pool::Pool;
-use crate::simd::{LANES, Simd};
-use crate::weights::{Dense, Matrix};
+use crate::simd::Simd;
+use crate::weights::Dense;
 
-/// Rows of a task that absorbs or projects.
-const ROWS: usize = 64;
+/// The fewest rows of a sequence that are worth expanding a page for.
+const FEWEST_EXPANDED: usize = 32;
 
-/// Rows of `K` that are made `f32` at a time.
-const PANEL_ROWS: usize = 32;
+/// Heads of a task, of the absorbed way: the most whose queries fit the second-level cache beside a page.
+const HEADS: usize = 10;
 
-/// The most heads of a task that attends.
-const HEADS: usize = 8;
-
-/// Sizes as the kernel uses them.
+/// Sizes as the kernels use them.
 #[derive(Clone, Copy)]
-struct Sizes {
-    heads: usize,
-    nope: usize,
-    rotary: usize,
-    value: usize,
-    rank: usize,
-    layout: Layout,
+pub(crate) struct Sizes {
+    pub(crate) heads: usize,
+    pub(crate) nope: usize,
+    pub(crate) rotary: usize,
+    pub(crate) value: usize,
+    pub(crate) rank: usize,
+    pub(crate) layout: Layout,
 }
 
 impl Sizes {
@@ -56,18 +43,38 @@ impl Sizes {
         Sizes { heads, nope, rotary, value, rank, layout: Layout::latent(rank, rotary) }
     }
 
-    /// Numbers of a row of latent queries: all heads, padded.
-    fn latents(&self) -> usize {
-        self.heads * self.layout.value
+    /// Numbers of a query head.
+    pub(crate) fn query(&self) -> usize {
+        self.nope + self.rotary
+    }
+
+    /// The rows of the up-projection that make keys and values of a head: the keys' come first.
+    pub(crate) fn up(&self) -> usize {
+        self.nope + self.value
+    }
+
+    /// Whether expanding takes fewer multiplications for so many rows that end a sequence of so many places.
+    fn expand(&self, rows: usize, places: usize) -> bool {
+        // Absorbed, a row goes through the up-projection, and meets key and value of a latent's width at each
+        // place; expanded, each place goes through it, and a row meets key and value of a head's width.
+        let projection = self.up() * self.rank;
+        let absorbed = rows * (projection + places * (2 * self.rank + self.rotary));
+        let expanded = places * projection + rows * places * (self.query() + self.value);
+        rows >= FEWEST_EXPANDED && expanded < absorbed
     }
 }
 
 /// The work space of [`attend_mla`] for up to `rows` rows.
-pub(crate) fn work(rows: usize, shape: &Mla) -> Work {
+pub(crate) fn work(rows: usize, shape: &Mla, deterministic: bool) -> Work {
     let sizes = Sizes::of(shape);
-    let absorb = (ROWS.min(rows) + PANEL_ROWS) * sizes.layout.value + PANEL_ROWS * COLUMNS;
-    let thread = absorb.max(sizes.layout.scratch(QUERIES)).max(linear::task(ROWS.min(rows)));
-    Work { shared: rows * sizes.latents(), thread }
+    // With few rows there may be fewer tasks, of more heads; two threads have half of them each.
+    let absorbed = absorbed::scratch(&sizes, rows.min(absorbed::ROWS), HEADS.min(sizes.heads))
+        .max(absorbed::scratch(&sizes, 1, sizes.heads));
+    let expanded = match rows >= FEWEST_EXPANDED && !deterministic {
+        true => expanded::scratch(&sizes, rows.min(expanded::ROWS)),
+        false => 0,
+    };
+    Work { shared: 0, thread: absorbed.max(expanded) }
 }
 
 /// What a step attends with.
@@ -79,13 +86,14 @@ pub(crate) struct Attention<'a> {
     pub(crate) latents: &'a CachePart,
     pub(crate) rotary: &'a CachePart,
     pub(crate) places: Places<'a>,
+    /// Whether all sequences take the absorbed way.
+    pub(crate) deterministic: bool,
 }
 
 /// Where a step works.
 pub(crate) struct Room<'a> {
     /// Room for a number a row and one more.
     pub(crate) bounds: &'a mut Vec<usize>,
-    pub(crate) shared: &'a mut [f32],
     pub(crate) scratch: &'a mut [f32],
 }
 
@@ -98,148 +106,89 @@ pub(crate) fn attend_mla<S: Simd>(
     room: Room<'_>,
 ) {
     let sizes = Sizes::of(attention.shape);
-    let width = sizes.heads * (sizes.nope + sizes.rotary);
+    let width = sizes.heads * sizes.query();
     let q = Rows::new(q, width, 0, width);
-    let rows = attention.places.places.len();
-    let latents = &mut room.shared[..rows * sizes.latents()];
-    absorb(simd, pool, (q, attention.up, sizes), (latents, room.scratch));
-    attend(simd, pool, (q, attention, sizes), (latents, room.bounds, room.scratch));
-    project(simd, pool, (latents, attention.up, sizes), (out, room.scratch));
+    let expands = |sequence: &Sequence| {
+        let rows = sequence.rows.len();
+        !attention.deterministic && sizes.expand(rows, sequence.cached as usize + rows)
+    };
+    let sequences = attention.places.step.sequences;
+    cut(sequences, expands, room.bounds);
+    let heads = match sequences.iter().any(expands) {
+        true => 1,
+        false => heads_of_a_task(&sizes, room.bounds.len() - 1, pool.threads()),
+    };
+    let columns = Columns::dense(sizes.heads * sizes.value, heads * sizes.value);
+    let blocks = Blocks::of(out, columns, Cut::At(room.bounds));
+    for_each_block(pool, blocks, room.scratch, |block, scratch| {
+        let sequence = attention.places.sequences[block.rows.start];
+        if expands(&sequences[sequence as usize]) {
+            expanded::attend(simd, (q, attention, sizes), block, scratch);
+        } else {
+            absorbed::attend(simd, (q, attention, sizes), block, scratch);
+        }
+    });
 }
 
-/// `latents[r][head] = K^T q_nope`.
-fn absorb<S: Simd>(
-    simd: S,
-    pool: &mut Pool,
-    (q, up, sizes): (Rows<'_>, &Dense, Sizes),
-    (latents, scratch): (&mut [f32], &mut [f32]),
-) {
-    let width = sizes.layout.value;
-    let blocks = Blocks::of(latents, Columns::dense(sizes.latents(), width), Cut::Every(ROWS));
-    for_each_block(pool, blocks, scratch, |mut block, scratch| {
-        let head = block.cols.start / width;
-        let rows = block.rows.len();
-        let (panel, rest) = scratch.split_at_mut(PANEL_ROWS * width);
-        let (packed, rest) = rest.split_at_mut(PANEL_ROWS * COLUMNS);
-        let acc = &mut rest[..rows * width];
-        let q = q.from(block.rows.start).columns(head * (sizes.nope + sizes.rotary), sizes.nope);
-        simd.vectorize(
-            #[inline(always)]
-            || {
-                acc.fill(0.0);
-                for first in (0..sizes.nope).step_by(PANEL_ROWS) {
-                    let count = PANEL_ROWS.min(sizes.nope - first);
-                    for (row, to) in panel.chunks_exact_mut(width).take(count).enumerate() {
-                        let (numbers, padding) = to.split_at_mut(sizes.rank);
-                        read_row(simd, up, head * (sizes.nope + sizes.value) + first + row, numbers);
-                        padding.fill(0.0);
-                    }
-                    let (k, q) = (Rows::new(panel, width, 0, width), q.columns(first, count));
-                    for column in (0..width).step_by(COLUMNS) {
-                        let packed = &mut packed.as_chunks_mut().0[..count];
-                        pack(k, column, packed);
-                        products(simd, q, packed, &mut acc[column..], (rows, width));
-                    }
+/// Cuts the rows of a step into runs: of one sequence each where it is expanded, of several if not.
+fn cut(sequences: &[Sequence], expands: impl Fn(&Sequence) -> bool, bounds: &mut Vec<usize>) {
+    bounds.clear();
+    // Where the run under way ends at the latest.
+    let mut end = 0;
+    for sequence in sequences {
+        let rows = sequence.rows.start as usize..sequence.rows.end as usize;
+        if expands(sequence) {
+            bounds.extend(rows.clone().step_by(expanded::ROWS));
+            end = rows.end;
+        } else {
+            for row in rows {
+                if row >= end {
+                    bounds.push(row);
+                    end = row + absorbed::ROWS;
                 }
-            },
-        );
-        for (row, acc) in acc.chunks_exact(width).enumerate() {
-            block.row(row).copy_from_slice(acc);
-        }
-    });
-}
-
-/// `latents[r][head]` becomes the attention's result for the query that it was.
-fn attend<S: Simd>(
-    simd: S,
-    pool: &mut Pool,
-    (q, attention, sizes): (Rows<'_>, Attention<'_>, Sizes),
-    (latents, bounds, scratch): (&mut [f32], &mut Vec<usize>, &mut [f32]),
-) {
-    let Attention { shape, latents: cached, rotary, places, .. } = attention;
-    let layout = sizes.layout;
-    let width = layout.value;
-    let heads = heads_of_a_task(&sizes, places.places.len(), pool.threads());
-    attention::cut(places.step, QUERIES / heads, bounds);
-    let blocks = Blocks::of(latents, Columns::dense(sizes.latents(), heads * width), Cut::At(bounds));
-    for_each_block(pool, blocks, scratch, |mut block, scratch| {
-        let (first_head, heads) = (block.cols.start / width, block.cols.len() / width);
-        let count = block.rows.len() * heads;
-        let first_row = block.rows.start;
-        let mut memory = Memory::new(scratch, &layout, count);
-        for (row, queries) in memory.queries.chunks_exact_mut(heads * layout.key).enumerate() {
-            let q = q.row(first_row + row).chunks_exact(sizes.nope + sizes.rotary).skip(first_head);
-            let parts = block.row(row).chunks_exact(width).zip(q);
-            for (query, (latent, q)) in queries.chunks_exact_mut(layout.key).zip(parts) {
-                let scaled = latent.iter().chain(&q[sizes.nope..]).map(|number| number * shape.scale);
-                query.iter_mut().zip(scaled).for_each(|(to, number)| *to = number);
             }
         }
-        let pages = places.pages(first_row);
-        let sight = Sight { first: places.visible(first_row), heads };
-        attention::attend(simd, &layout, &mut memory, sight, |page, rows, out| {
-            let (rows, stride) = ((pages[page], rows), layout.stride);
-            cached.read(simd, rows, (0, sizes.rank), (out, stride));
-            rotary.read(simd, rows, (0, sizes.rotary), (&mut out[width..], stride));
-        });
-        for (row, results) in memory.results.chunks_exact(heads * width).enumerate() {
-            block.row(row).copy_from_slice(results);
-        }
-    });
-}
-
-/// Heads of a task: up to eight, and with few rows so many that all threads have equally much to do.
-fn heads_of_a_task(sizes: &Sizes, rows: usize, threads: usize) -> usize {
-    let tasks = sizes.heads.div_ceil(HEADS);
-    let tasks = if rows < threads { tasks.next_multiple_of(threads).min(sizes.heads) } else { tasks };
-    sizes.heads.div_ceil(tasks)
-}
-
-/// `out[r][head] = V latents[r][head]`.
-fn project<S: Simd>(
-    simd: S,
-    pool: &mut Pool,
-    (latents, up, sizes): (&[f32], &Dense, Sizes),
-    (out, scratch): (&mut [f32], &mut [f32]),
-) {
-    let latents = Rows::new(latents, sizes.latents(), 0, sizes.latents());
-    let columns = Columns::dense(sizes.heads * sizes.value, sizes.value);
-    let blocks = Blocks::of(out, columns, Cut::Every(ROWS));
-    for_each_block(pool, blocks, scratch, |mut block, scratch| {
-        let head = block.cols.start / sizes.value;
-        let first_row_of_v = head * (sizes.nope + sizes.value) + sizes.nope;
-        let x = latents.from(block.rows.start).columns(head * sizes.layout.value, sizes.rank);
-        let rows = block.rows.len();
-        let (panel, acc) = scratch.split_at_mut(PANEL);
-        for first in (0..sizes.value).step_by(BLOCK) {
-            let count = BLOCK.min(sizes.value - first);
-            let start = first_row_of_v + first;
-            linear::columns(simd, Matrix::Dense(up), (start..start + count, rows), x, (acc, panel));
-            for (row, acc) in (0..rows).zip(acc.chunks_exact(BLOCK)) {
-                block.row(row)[first..first + count].copy_from_slice(&acc[..count]);
-            }
-        }
-    });
-}
-
-/// A row of a plain matrix as `f32`.
-#[inline(always)]
-fn read_row<S: Simd>(simd: S, dense: &Dense, row: usize, out: &mut [f32]) {
-    let bytes = dense.inputs * dense.dtype.bytes();
-    let row = &dense.data[row * bytes..][..bytes];
-    match dense.dtype {
-        program::Dtype::F32 => read_numbers::<S, F32>(simd, row, out),
-        program::Dtype::F16 => read_numbers::<S, F16>(simd, row, out),
-        program::Dtype::Bf16 => read_numbers::<S, Bf16>(simd, row, out),
     }
+    bounds.push(sequences.last().map_or(0, |last| last.rows.end as usize));
 }
 
-#[inline(always)]
-fn read_numbers<S: Simd, N: Numbers<Unit = u8>>(simd: S, row: &[u8], out: &mut [f32]) {
-    let (vectors, rest) = N::vectors(row);
-    let (whole, last) = out.as_chunks_mut::<LANES>();
-    for (vector, out) in vectors.iter().zip(whole) {
-        simd.store(N::load(simd, vector), out);
+/// Heads of a task: up to ten, and so many that all threads have equally much to do if there is little.
+fn heads_of_a_task(sizes: &Sizes, runs: usize, threads: usize) -> usize {
+    if runs == 1 {
+        let tasks = sizes.heads.div_ceil(HEADS).next_multiple_of(threads).min(sizes.heads);
+        return sizes.heads.div_ceil(tasks);
     }
-    last.copy_from_slice(&rest[..last.len()]);
+    sizes.heads.min(HEADS)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// GLM-4.7-Flash.
+    const SHAPE: Mla = Mla { heads: 20, nope: 192, rotary: 64, value: 256, rank: 512, scale: 1.0 };
+
+    #[test]
+    fn prompts_are_expanded_and_few_rows_over_a_long_past_are_not() {
+        let sizes = Sizes::of(&SHAPE);
+        assert!(sizes.expand(512, 512) && sizes.expand(32, 32) && sizes.expand(512, 8192));
+        assert!(!sizes.expand(31, 31) && !sizes.expand(1, 1) && !sizes.expand(64, 512));
+    }
+
+    #[test]
+    fn runs_have_one_sequence_where_it_is_expanded_and_share_where_not() {
+        let of = |rows: std::ops::Range<u32>| Sequence { rows, cached: 0, pages: 0..0, slot: 0 };
+        let sequences = [of(0..2), of(2..20), of(20..700), of(700..701), of(701..740)];
+        let mut bounds = Vec::new();
+        cut(&sequences, |sequence| sequence.rows.len() > 100, &mut bounds);
+        assert_eq!(bounds, [0, 20, 20 + expanded::ROWS, 700, 700 + absorbed::ROWS, 740]);
+        cut(&sequences[..2], |_| false, &mut bounds);
+        assert_eq!(bounds, [0, 20]);
+    }
+
+    #[test]
+    fn one_run_is_divided_among_all_threads() {
+        let sizes = Sizes::of(&SHAPE);
+        assert_eq!([1, 2, 4, 64].map(|threads| heads_of_a_task(&sizes, 1, threads)), [10, 10, 5, 1]);
+    }
 }

@@ -1,30 +1,33 @@
 //! Softmax attention over pages, for queries that share keys and values.
 //!
 //! ```text
-//! s_j = q . key_j        o = sum_j exp(s_j - m) value_j / sum_j exp(s_j - m)        m = max_j s_j
+//! s_j = scale q . key_j      o = sum_j exp(s_j - m) value_j / sum_j exp(s_j - m)      m = max_j s_j
 //! ```
 //!
 //! A task has some queries (heads of some rows of one sequence) and walks the sequence's pages of 64 from the
-//! first one on. A page is read from the cache once for all queries and becomes `f32`; then come the scores
-//! ([`dots`]), the exponentials relative to the largest score so far (what was summed before is scaled when
-//! that grows), and the weighted values ([`products`]). A query sees a prefix of the places; what it computes
-//! depends on the length of that prefix alone, not on the other queries or on what lies behind.
+//! first one on. A page is read from the cache once for all queries and becomes panels of `f32` ([`Page`]);
+//! then come the scores, the exponentials relative to the largest score so far (what was summed before is
+//! scaled when that grows), and the weighted values. Both products are those of [`panels`](super::panels). A
+//! query sees a prefix of the places; what it computes depends on the length of that prefix alone, not on the
+//! other queries or on what lies behind.
 //!
 //! Traffic: the cached rows once a task; a page, the queries and their sums stay in the second-level cache
-//! (300 KB for 32 queries of a latent of 512 + 64).
+//! (450 KB for 32 queries of a latent of 512 + 64, 130 KB for 128 of 64 dims).
+
+use std::mem;
+use std::ops::Range;
 
 use program::{PAGE_TOKENS, PageId, Step};
 
 use super::Rows;
-use super::dots::{Own, Weights, dots};
-use super::products::{COLUMNS, pack, products};
+use super::panels::{WIDTH, multiply};
 use crate::simd::{LANES, Simd, math};
 
 /// Places of a page.
 pub(crate) const PAGE: usize = PAGE_TOKENS as usize;
 
-/// Queries of a task, unless one key head has more.
-pub(crate) const QUERIES: usize = 32;
+/// Panels of the keys of a page.
+const PANELS: usize = PAGE / WIDTH;
 
 /// Where keys and values lie in the rows of a page; they may overlap.
 #[derive(Clone, Copy)]
@@ -35,60 +38,222 @@ pub(crate) struct Layout {
     pub(crate) key: usize,
     /// Where the value begins.
     pub(crate) value_start: usize,
-    /// Numbers of a value, padded to a multiple of [`COLUMNS`].
+    /// Numbers of a value, padded to whole panels.
     pub(crate) value: usize,
 }
 
 impl Layout {
     /// Keys and values of a head, one after the other.
     pub(crate) fn side_by_side(key: usize, value: usize) -> Layout {
-        let (start, value) = (key.next_multiple_of(LANES), value.next_multiple_of(COLUMNS));
-        Layout { stride: start + value, key: start, value_start: start, value }
+        let (start, value) = (key.next_multiple_of(LANES), value.next_multiple_of(WIDTH));
+        Layout { stride: start + value, key, value_start: start, value }
     }
 
     /// A latent that is the value and, with a rotary part behind it, the key.
     pub(crate) fn latent(rank: usize, rotary: usize) -> Layout {
-        let value = rank.next_multiple_of(COLUMNS);
+        let value = rank.next_multiple_of(WIDTH);
         let key = value + rotary.next_multiple_of(LANES);
         Layout { stride: key, key, value_start: 0, value }
     }
 
+    /// Rows of a panel of keys: the numbers of a key, in whole vectors.
+    fn key_rows(&self) -> usize {
+        self.key.next_multiple_of(LANES)
+    }
+
     /// Numbers that a task of so many queries works in.
     pub(crate) fn scratch(&self, queries: usize) -> usize {
-        PAGE * (self.stride + COLUMNS) + queries * (self.key + PAGE + self.value + 2)
+        Page::scratch(self, true) + room(queries * self.key) + State::scratch(queries, queries, self.value)
+    }
+}
+
+/// Numbers that [`take`] takes for `len`.
+pub(crate) const fn room(len: usize) -> usize {
+    len.next_multiple_of(16)
+}
+
+/// The first `len` numbers of scratch memory; what is left begins at a cache line if it did before.
+pub(crate) fn take<'a>(scratch: &mut &'a mut [f32], len: usize) -> &'a mut [f32] {
+    let (first, rest) = mem::take(scratch).split_at_mut(room(len));
+    *scratch = rest;
+    &mut first[..len]
+}
+
+/// The rows of a page in the form that products need.
+pub(crate) struct Page<'a> {
+    /// A vector's worth of rows, as they are read.
+    rows: &'a mut [f32],
+    /// Keys: panels of 32 places, a row of a panel being one number of all keys.
+    pub(crate) keys: &'a mut [f32],
+    /// Values: panels of 32 columns, a row of a panel being one place.
+    values: &'a mut [f32],
+}
+
+impl<'a> Page<'a> {
+    /// Numbers of a page, with its values or without.
+    pub(crate) fn scratch(layout: &Layout, values: bool) -> usize {
+        let values = if values { room(PAGE * layout.value) } else { 0 };
+        room(LANES * layout.stride) + room(PAGE * layout.key_rows()) + values
+    }
+
+    /// A page in scratch memory, with its values or without.
+    pub(crate) fn take(scratch: &mut &'a mut [f32], layout: &Layout, values: bool) -> Page<'a> {
+        let rows = take(scratch, LANES * layout.stride);
+        // Columns that nobody reads into are padding, and stay zero.
+        rows.fill(0.0);
+        let keys = take(scratch, PAGE * layout.key_rows());
+        let values = if values { take(scratch, PAGE * layout.value) } else { Default::default() };
+        Page { rows, keys, values }
+    }
+
+    /// Reads the first `count` rows: `read(rows, out)` gives some of them, [`Layout::stride`] apart. Places
+    /// behind the last row hold anything.
+    pub(crate) fn read<S: Simd>(
+        &mut self,
+        simd: S,
+        layout: &Layout,
+        count: usize,
+        read: impl Fn(Range<usize>, &mut [f32]),
+    ) {
+        for first in (0..count).step_by(LANES) {
+            read(first..count.min(first + LANES), self.rows);
+            self.arrange(simd, layout, first);
+        }
+    }
+
+    /// Puts the rows read last, of which the first has place `first`, into the panels.
+    #[inline(never)]
+    fn arrange<S: Simd>(&mut self, simd: S, layout: &Layout, first: usize) {
+        simd.vectorize(
+            #[inline(always)]
+            || {
+                let panel = first / WIDTH * layout.key_rows() * WIDTH + first % WIDTH;
+                for dim in (0..layout.key_rows()).step_by(LANES) {
+                    transpose(
+                        simd,
+                        (&self.rows[dim..], layout.stride),
+                        (&mut self.keys[panel + dim * WIDTH..], WIDTH),
+                    );
+                }
+                for (column, panel) in self.values.chunks_exact_mut(PAGE * WIDTH).enumerate() {
+                    let places = panel[first * WIDTH..].chunks_exact_mut(WIDTH);
+                    for (row, to) in self.rows.chunks_exact(layout.stride).zip(places) {
+                        to.copy_from_slice(&row[layout.value_start + column * WIDTH..][..WIDTH]);
+                    }
+                }
+            },
+        );
+    }
+
+    /// The keys for queries of as many numbers.
+    fn all_keys(&self, layout: &Layout) -> Keys<'_> {
+        Keys { panels: self.keys, rows: layout.key_rows(), first: 0 }
+    }
+}
+
+/// `to[j][i] = from[i][j]` for eight rows of each, given with their strides.
+#[inline(always)]
+pub(crate) fn transpose<S: Simd>(
+    simd: S,
+    (from, from_stride): (&[f32], usize),
+    (to, to_stride): (&mut [f32], usize),
+) {
+    let mut rows = [simd.splat(0.0); LANES];
+    for (row, from) in rows.iter_mut().zip(from.chunks(from_stride)) {
+        *row = simd.load(&from.as_chunks().0[0]);
+    }
+    for (column, to) in simd.transpose(rows).into_iter().zip(to.chunks_mut(to_stride)) {
+        simd.store(column, &mut to.as_chunks_mut().0[0]);
+    }
+}
+
+/// Some numbers of all keys of a page: panels of 32 places.
+#[derive(Clone, Copy)]
+pub(crate) struct Keys<'a> {
+    pub(crate) panels: &'a [f32],
+    /// Rows of a panel.
+    pub(crate) rows: usize,
+    /// The row with the first of the numbers.
+    pub(crate) first: usize,
+}
+
+/// What some queries have summed so far.
+pub(crate) struct State<'a> {
+    /// `[queries, 64]`: those of the page under way.
+    scores: &'a mut [f32],
+    /// `[queries, value]`.
+    pub(crate) results: &'a mut [f32],
+    value: usize,
+    best: &'a mut [f32],
+    total: &'a mut [f32],
+}
+
+impl<'a> State<'a> {
+    /// Numbers of the state of `queries` queries that are visited up to `at_once` at a time.
+    pub(crate) fn scratch(queries: usize, at_once: usize, value: usize) -> usize {
+        room(at_once * PAGE) + room(queries * value) + 2 * room(queries)
+    }
+
+    /// The state of queries that have seen nothing, in scratch memory.
+    pub(crate) fn take(
+        scratch: &mut &'a mut [f32],
+        (queries, at_once): (usize, usize),
+        value: usize,
+    ) -> State<'a> {
+        let state = State {
+            scores: take(scratch, at_once * PAGE),
+            results: take(scratch, queries * value),
+            value,
+            best: take(scratch, queries),
+            total: take(scratch, queries),
+        };
+        state.results.fill(0.0);
+        state.best.fill(f32::NEG_INFINITY);
+        state.total.fill(0.0);
+        state
+    }
+
+    /// That of some of the queries.
+    pub(crate) fn of(&mut self, queries: Range<usize>) -> State<'_> {
+        State {
+            scores: &mut self.scores[..queries.len() * PAGE],
+            results: &mut self.results[queries.start * self.value..queries.end * self.value],
+            value: self.value,
+            best: &mut self.best[queries.clone()],
+            total: &mut self.total[queries],
+        }
+    }
+
+    /// Divides what was summed by the sum of the weights: the results.
+    pub(crate) fn finish(&mut self) {
+        for (results, total) in self.results.chunks_exact_mut(self.value).zip(&*self.total) {
+            let factor = 1.0 / total;
+            results.iter_mut().for_each(|value| *value *= factor);
+        }
     }
 }
 
 /// A task's memory.
 pub(crate) struct Memory<'a> {
-    page: &'a mut [f32],
-    /// Some columns of the page's values.
-    panel: &'a mut [f32],
-    /// `[queries, key]`: the queries, already scaled, filled in by the caller.
+    page: Page<'a>,
+    /// `[queries, key]`: filled in by the caller.
     pub(crate) queries: &'a mut [f32],
-    scores: &'a mut [f32],
-    /// `[queries, value]`: the results.
-    pub(crate) results: &'a mut [f32],
-    best: &'a mut [f32],
-    total: &'a mut [f32],
+    state: State<'a>,
 }
 
 impl<'a> Memory<'a> {
-    /// Divides scratch memory; queries and pages begin as zeros, so that padding is zero.
-    pub(crate) fn new(scratch: &'a mut [f32], layout: &Layout, queries: usize) -> Memory<'a> {
-        let (page, rest) = scratch.split_at_mut(PAGE * layout.stride);
-        let (panel, rest) = rest.split_at_mut(PAGE * COLUMNS);
-        let (query, rest) = rest.split_at_mut(queries * layout.key);
-        let (scores, rest) = rest.split_at_mut(queries * PAGE);
-        let (results, rest) = rest.split_at_mut(queries * layout.value);
-        let (best, rest) = rest.split_at_mut(queries);
-        let total = &mut rest[..queries];
-        page.fill(0.0);
-        query.fill(0.0);
-        results.fill(0.0);
-        best.fill(f32::NEG_INFINITY);
-        total.fill(0.0);
-        Memory { page, panel, queries: query, scores, results, best, total }
+    /// Divides scratch memory; queries begin as zeros, so that padding is zero.
+    pub(crate) fn new(mut scratch: &'a mut [f32], layout: &Layout, queries: usize) -> Memory<'a> {
+        let page = Page::take(&mut scratch, layout, true);
+        let state = State::take(&mut scratch, (queries, queries), layout.value);
+        let queries = take(&mut scratch, queries * layout.key);
+        queries.fill(0.0);
+        Memory { page, queries, state }
+    }
+
+    /// `[queries, value]`, after [`attend`].
+    pub(crate) fn results(&self) -> &[f32] {
+        self.state.results
     }
 }
 
@@ -134,7 +299,8 @@ pub(crate) struct Sight {
 }
 
 impl Sight {
-    fn of(self, query: usize) -> usize {
+    /// How many places a query sees.
+    pub(crate) fn of(self, query: usize) -> usize {
         self.first + query / self.heads
     }
 
@@ -144,95 +310,112 @@ impl Sight {
     }
 }
 
-/// Computes the results of the queries in `memory`. `read(page, rows, out)` reads the first rows of a page of
-/// the sequence, [`Layout::stride`] apart.
+/// Computes the results of the queries in `memory`. `read(page, rows, out)` reads some rows of a page of the
+/// sequence, [`Layout::stride`] apart.
 pub(crate) fn attend<S: Simd>(
     simd: S,
     layout: &Layout,
     memory: &mut Memory<'_>,
-    sight: Sight,
-    read: impl Fn(usize, usize, &mut [f32]),
+    (sight, scale): (Sight, f32),
+    read: impl Fn(usize, Range<usize>, &mut [f32]),
 ) {
-    let longest = sight.of(memory.best.len() - 1);
+    let Memory { page, queries, state } = memory;
+    let count = state.best.len();
+    let longest = sight.of(count - 1);
+    let queries = Rows::new(queries, layout.key, 0, layout.key);
     for start in (0..longest).step_by(PAGE) {
         let rows = (longest - start).min(PAGE);
-        read(start / PAGE, rows, memory.page);
-        visit(simd, layout, memory, sight, (start, rows));
+        page.read(simd, layout, rows, |rows, out| read(start / PAGE, rows, out));
+        let keys = [(queries, page.all_keys(layout))];
+        visit(simd, (&keys, page.values, scale), &mut state.of(0..count), sight, (start, rows));
     }
-    for (results, total) in memory.results.chunks_exact_mut(layout.value).zip(&*memory.total) {
-        let factor = 1.0 / total;
-        results.iter_mut().for_each(|value| *value *= factor);
-    }
+    state.finish();
 }
 
-/// Adds the first `rows` rows of the page that begins at place `start` to what the queries have summed.
+/// Adds the first `rows` rows of the page that begins at place `start` to what the queries have summed. A
+/// query is made of parts, each of which meets some numbers of the keys.
 ///
 /// Compiled once for all operations that attend.
 #[inline(never)]
-fn visit<S: Simd>(
+pub(crate) fn visit<S: Simd>(
     simd: S,
-    layout: &Layout,
-    memory: &mut Memory<'_>,
+    (keys, values, scale): (&[(Rows<'_>, Keys<'_>)], &[f32], f32),
+    state: &mut State<'_>,
     sight: Sight,
     (start, rows): (usize, usize),
 ) {
     simd.vectorize(
         #[inline(always)]
         || {
-            let count = memory.best.len();
+            let count = state.best.len();
             let first = (0..count).find(|query| sight.in_page(*query, start) > 0).unwrap_or(count);
-            score(simd, layout, memory, (first, rows));
-            for query in first..count {
-                softmax(simd, layout, memory, query, sight.in_page(query, start));
-            }
-            let values = Rows::new(memory.page, layout.stride, layout.value_start, layout.value);
-            for column in (0..layout.value).step_by(COLUMNS) {
-                let panel = &mut memory.panel.as_chunks_mut().0[..rows];
-                pack(values, column, panel);
-                // Queries that see equally much of the page, together.
-                let mut query = first;
-                while query < count {
-                    let seen = sight.in_page(query, start);
-                    let differs = |other: &usize| sight.in_page(*other, start) != seen;
-                    let past = (query..count).find(differs).unwrap_or(count);
-                    let weights = Rows::new(memory.scores, PAGE, 0, seen).from(query);
-                    let results = &mut memory.results[query * layout.value + column..];
-                    products(simd, weights, &panel[..seen], results, (past - query, layout.value));
-                    query = past;
+            state.scores[first * PAGE..].fill(0.0);
+            for panel in 0..rows.div_ceil(WIDTH).min(PANELS) {
+                for (queries, keys) in keys {
+                    let panel_of_keys = &keys.panels[(panel * keys.rows + keys.first) * WIDTH..];
+                    let scores = &mut state.scores[first * PAGE + panel * WIDTH..];
+                    if first < count {
+                        multiply(simd, queries.from(first), panel_of_keys, scores, (count - first, PAGE));
+                    }
                 }
             }
+            for query in first..count {
+                softmax(simd, state, (query, scale), sight.in_page(query, start));
+            }
+            for (column, panel) in values.chunks_exact(PAGE * WIDTH).enumerate() {
+                weigh(simd, state, (first..count, column), panel, |query| sight.in_page(query, start));
+            }
         },
     );
 }
 
-/// The products of the queries from number `first` on with the first `rows` keys of the page.
+/// Queries whose weights are multiplied together.
+const TOGETHER: usize = 3;
+
+/// `results += weights . values` for 32 columns of the values; query q has `seen(q)` weights, and not fewer
+/// than the one before it.
 #[inline(always)]
-fn score<S: Simd>(simd: S, layout: &Layout, memory: &mut Memory<'_>, (first, rows): (usize, usize)) {
-    let count = memory.best.len() - first;
-    let keys = Weights::<Own> { data: memory.page, stride: layout.stride, units: layout.key };
-    let queries = Rows::new(memory.queries, layout.key, 0, layout.key).from(first);
-    let scores = &mut memory.scores[first * PAGE..];
-    dots(
-        simd,
-        queries,
-        &keys,
-        (count, rows),
-        #[inline(always)]
-        |query, place, sums| {
-            scores[query * PAGE + place..][..sums.len()].copy_from_slice(&sums);
-        },
-    );
+fn weigh<S: Simd>(
+    simd: S,
+    state: &mut State<'_>,
+    (queries, column): (Range<usize>, usize),
+    panel: &[f32],
+    seen: impl Fn(usize) -> usize,
+) {
+    let value = state.value;
+    let mut query = queries.start;
+    while query < queries.end {
+        // What all see comes first, and together; then what single ones see beyond that.
+        let common = seen(query);
+        let all = seen(queries.end - 1) == common;
+        let past = if all { queries.end } else { queries.end.min(query + TOGETHER) };
+        let weights =
+            |from: usize, to: usize, query: usize| Rows::new(state.scores, PAGE, from, to - from).from(query);
+        let results = &mut state.results[query * value + column * WIDTH..];
+        multiply(simd, weights(0, common, query), panel, results, (past - query, value));
+        for query in query..past {
+            let own = seen(query);
+            if own > common {
+                let results = &mut state.results[query * value + column * WIDTH..];
+                multiply(simd, weights(common, own, query), &panel[common * WIDTH..], results, (1, value));
+            }
+        }
+        query = past;
+    }
 }
 
-/// Turns the `seen` scores of a query in this page into weights, and scales what it has summed before.
+/// Turns the first `seen` scores of a query in this page into weights, and scales what it has summed before.
 #[inline(always)]
-fn softmax<S: Simd>(simd: S, layout: &Layout, memory: &mut Memory<'_>, query: usize, seen: usize) {
-    let scores = &mut memory.scores[query * PAGE..][..PAGE];
+fn softmax<S: Simd>(simd: S, state: &mut State<'_>, (query, scale): (usize, f32), seen: usize) {
+    let scores = &mut state.scores[query * PAGE..][..PAGE];
     scores[seen..].fill(f32::NEG_INFINITY);
     let vectors = scores.as_chunks_mut::<LANES>().0;
-    let mut largest = simd.splat(memory.best[query]);
-    for vector in &*vectors {
-        largest = simd.max(largest, simd.load(vector));
+    let before = state.best[query];
+    let mut largest = simd.splat(before);
+    for vector in &mut *vectors {
+        let scaled = simd.mul(simd.load(vector), simd.splat(scale));
+        simd.store(scaled, vector);
+        largest = simd.max(largest, scaled);
     }
     let best = simd.largest(largest);
     let mut sum = simd.splat(0.0);
@@ -244,17 +427,39 @@ fn softmax<S: Simd>(simd: S, layout: &Layout, memory: &mut Memory<'_>, query: us
         }
         sum = simd.add(sum, simd.load(vector));
     }
-    let factor = (memory.best[query] - best).exp();
-    memory.total[query] = memory.total[query] * factor + math::sum(simd, sum);
-    memory.best[query] = best;
+    let factor = if best == before { 1.0 } else { (before - best).exp() };
+    state.total[query] = state.total[query] * factor + math::sum(simd, sum);
+    state.best[query] = best;
     if factor != 1.0 {
-        scale(simd, &mut memory.results[query * layout.value..][..layout.value], factor);
+        scale_all(simd, &mut state.results[query * state.value..][..state.value], factor);
     }
 }
 
 #[inline(always)]
-fn scale<S: Simd>(simd: S, values: &mut [f32], factor: f32) {
+fn scale_all<S: Simd>(simd: S, values: &mut [f32], factor: f32) {
     for vector in values.as_chunks_mut().0 {
         simd.store(simd.mul(simd.load(vector), simd.splat(factor)), vector);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::simd::levels;
+
+    #[test]
+    fn a_transposed_block_has_rows_for_columns() {
+        let from: Vec<f32> = (0..LANES * 11).map(|at| at as f32).collect();
+        levels!(|simd| {
+            let mut to = [-1.0; LANES * 9];
+            simd.vectorize(
+                #[inline(always)]
+                || transpose(simd, (&from[2..], 11), (&mut to, 9)),
+            );
+            for (at, number) in to.into_iter().enumerate() {
+                let (row, col) = (at / 9, at % 9);
+                assert_eq!(number, if col < LANES { (col * 11 + row + 2) as f32 } else { -1.0 });
+            }
+        });
     }
 }

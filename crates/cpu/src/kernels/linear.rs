@@ -9,15 +9,13 @@ use std::mem;
 use std::ops::Range;
 
 use exl3::hadamard::{BLOCK, padded};
-use program::Dtype;
 
 use super::codes::{self, PANEL};
-use super::dots::{Bf16, F16, F32, Numbers, Weights, dots};
-use super::{Rows, Work};
+use super::{Rows, Work, dense};
 use crate::arena::{Blocks, Columns, Cut, for_each_block, spaced};
 use crate::pool::Pool;
 use crate::simd::Simd;
-use crate::weights::{Dense, Matrix};
+use crate::weights::Matrix;
 
 /// Weights that one call takes.
 pub(crate) const MOST_TARGETS: usize = 8;
@@ -143,49 +141,11 @@ pub(crate) fn columns<S: Simd>(
     x: Rows<'_>,
     (acc, panel): (&mut [f32], &mut [f32]),
 ) {
-    simd.vectorize(
-        #[inline(always)]
-        || match matrix {
-            Matrix::Codes(codes) => {
-                codes::columns(simd, codes, (cols.start / BLOCK, rows), x, (acc, panel));
-            }
-            Matrix::Dense(dense) => match dense.dtype {
-                Dtype::F32 => plain_columns::<S, F32>(simd, dense, (cols, rows), x, acc),
-                Dtype::F16 => plain_columns::<S, F16>(simd, dense, (cols, rows), x, acc),
-                Dtype::Bf16 => plain_columns::<S, Bf16>(simd, dense, (cols, rows), x, acc),
-            },
-        },
-    );
-}
-
-#[inline(always)]
-fn plain_columns<S: Simd, N: Numbers<Unit = u8>>(
-    simd: S,
-    dense: &Dense,
-    (cols, rows): (Range<usize>, usize),
-    x: Rows<'_>,
-    acc: &mut [f32],
-) {
-    let bytes = dense.inputs * dense.dtype.bytes();
-    let w = Weights::<N> { data: &dense.data[cols.start * bytes..], stride: bytes, units: bytes };
-    let count = cols.len();
-    dots(
-        simd,
-        x,
-        &w,
-        (rows, count),
-        #[inline(always)]
-        |r, first, sums| {
-            for (to, sum) in acc[r * BLOCK..][first..count].iter_mut().zip(sums) {
-                *to = sum;
-            }
-        },
-    );
-    if let Some(bias) = &dense.bias {
-        for row in acc.chunks_exact_mut(BLOCK).take(rows) {
-            for (value, bias) in row.iter_mut().zip(&bias[cols.clone()]) {
-                *value += bias;
-            }
-        }
+    match matrix {
+        Matrix::Codes(codes) => simd.vectorize(
+            #[inline(always)]
+            || codes::columns(simd, codes, (cols.start / BLOCK, rows), x, (acc, panel)),
+        ),
+        Matrix::Dense(dense) => dense::columns(simd, dense, (cols, rows), x, (acc, BLOCK)),
     }
 }

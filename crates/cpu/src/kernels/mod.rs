@@ -12,6 +12,7 @@
 //!
 //! [`Simd::sums`]: crate::simd::Simd::sums
 
+pub(crate) mod absorbed;
 pub(crate) mod act_mul;
 pub(crate) mod add;
 pub(crate) mod attend;
@@ -19,12 +20,15 @@ pub(crate) mod attend_mla;
 pub(crate) mod attention;
 pub(crate) mod cache_write;
 pub(crate) mod codes;
+pub(crate) mod dense;
 pub(crate) mod dots;
 pub(crate) mod embed;
+pub(crate) mod expanded;
 pub(crate) mod experts;
 pub(crate) mod grouping;
 pub(crate) mod linear;
 pub(crate) mod outputs;
+pub(crate) mod panels;
 pub(crate) mod products;
 pub(crate) mod rms_norm;
 pub(crate) mod rope;

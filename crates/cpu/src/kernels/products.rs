@@ -43,14 +43,6 @@ pub(crate) fn products<S: Simd>(
     }
 }
 
-/// Copies [`COLUMNS`] columns of some rows into a panel.
-#[inline(always)]
-pub(crate) fn pack(rows: Rows<'_>, start: usize, panel: &mut [[f32; COLUMNS]]) {
-    for (row, to) in panel.iter_mut().enumerate() {
-        to.copy_from_slice(&rows.row(row)[start..start + COLUMNS]);
-    }
-}
-
 #[inline(always)]
 fn group_of<S: Simd, const R: usize>(
     simd: S,
@@ -102,7 +94,9 @@ mod tests {
             let x: Vec<f32> = (0..rows * inner).map(|at| (at as f32 * 0.37).sin()).collect();
             let w: Vec<f32> = (0..inner * 18).map(|at| (at as f32 * 0.73).cos()).collect();
             let mut panel = vec![[0.0; COLUMNS]; inner];
-            pack(Rows::new(&w, 18, 0, 18), 2, &mut panel);
+            for (to, w) in panel.iter_mut().zip(w.chunks_exact(18)) {
+                to.copy_from_slice(&w[2..]);
+            }
             levels!(|simd| {
                 let mut acc = vec![0.5; rows * stride];
                 simd.vectorize(|| {

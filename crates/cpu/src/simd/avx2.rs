@@ -180,6 +180,40 @@ impl Simd for Avx2 {
     }
 
     #[inline(always)]
+    fn transpose(self, [a, b, c, d, e, f, g, h]: [__m256; LANES]) -> [__m256; LANES] {
+        // SAFETY: `self` proves AVX.
+        unsafe {
+            // Columns 0, 1, 4, 5 and 2, 3, 6, 7 of two rows; then single columns of four; then of all.
+            let [ab, cd] = [_mm256_unpacklo_ps(a, b), _mm256_unpacklo_ps(c, d)];
+            let [ef, gh] = [_mm256_unpacklo_ps(e, f), _mm256_unpacklo_ps(g, h)];
+            let [ab_high, cd_high] = [_mm256_unpackhi_ps(a, b), _mm256_unpackhi_ps(c, d)];
+            let [ef_high, gh_high] = [_mm256_unpackhi_ps(e, f), _mm256_unpackhi_ps(g, h)];
+            let upper = [
+                _mm256_shuffle_ps::<0b01_00_01_00>(ab, cd),
+                _mm256_shuffle_ps::<0b11_10_11_10>(ab, cd),
+                _mm256_shuffle_ps::<0b01_00_01_00>(ab_high, cd_high),
+                _mm256_shuffle_ps::<0b11_10_11_10>(ab_high, cd_high),
+            ];
+            let lower = [
+                _mm256_shuffle_ps::<0b01_00_01_00>(ef, gh),
+                _mm256_shuffle_ps::<0b11_10_11_10>(ef, gh),
+                _mm256_shuffle_ps::<0b01_00_01_00>(ef_high, gh_high),
+                _mm256_shuffle_ps::<0b11_10_11_10>(ef_high, gh_high),
+            ];
+            [
+                _mm256_permute2f128_ps::<0x20>(upper[0], lower[0]),
+                _mm256_permute2f128_ps::<0x20>(upper[1], lower[1]),
+                _mm256_permute2f128_ps::<0x20>(upper[2], lower[2]),
+                _mm256_permute2f128_ps::<0x20>(upper[3], lower[3]),
+                _mm256_permute2f128_ps::<0x31>(upper[0], lower[0]),
+                _mm256_permute2f128_ps::<0x31>(upper[1], lower[1]),
+                _mm256_permute2f128_ps::<0x31>(upper[2], lower[2]),
+                _mm256_permute2f128_ps::<0x31>(upper[3], lower[3]),
+            ]
+        }
+    }
+
+    #[inline(always)]
     fn splat_u32(self, value: u32) -> __m256i {
         // SAFETY: `self` proves AVX.
         unsafe { _mm256_set1_epi32(value.cast_signed()) }

@@ -70,6 +70,19 @@ pub(crate) trait Simd: Copy + Send + Sync + 'static {
     /// Pairs lane i with lane i + `stride` (1, 2 or 4; bit clear in i) and makes them their sum and difference.
     fn butterfly(self, stride: usize, a: Self::F32) -> Self::F32;
 
+    /// Lane j of vector i becomes lane i of vector j.
+    fn transpose(self, rows: [Self::F32; LANES]) -> [Self::F32; LANES] {
+        let mut numbers = [[0.0; LANES]; LANES];
+        for (row, numbers) in rows.into_iter().zip(&mut numbers) {
+            self.store(row, numbers);
+        }
+        let mut columns = rows;
+        for (lane, column) in columns.iter_mut().enumerate() {
+            *column = self.load(&numbers.map(|row| row[lane]));
+        }
+        columns
+    }
+
     /// The same number in all lanes.
     fn splat_u32(self, value: u32) -> Self::U32;
     /// Lane i is `from[i]`.
