@@ -12,11 +12,13 @@
 //! | `rope` | rotary embeddings with their kinds of context scaling |
 //! | `config` | `config.json`, and what the code relies on |
 //! | `checkpoint` | folders, shards, headers, names; reading and writing |
+//! | `ahead` | work on several threads, its results in order |
 //! | `shape`, `synthetic`, `published` | models without a checkpoint: to time, to test, to count |
 //! | `tokenizer` | text to ids and back |
 //! | [`chat`] | conversations as prompts, by a model's chat template |
 #![deny(unsafe_code)]
 
+mod ahead;
 mod arch;
 mod block;
 pub mod chat;

@@ -4,6 +4,7 @@ use std::path::{Path, PathBuf};
 
 use program::{Builder, Device, Format, ModelSpec, WeightId};
 
+use crate::ahead;
 use crate::arch::{self, Architecture};
 use crate::block::{Choice, Names, Recorder};
 use crate::checkpoint::{Checkpoint, Unused, folder, write};
@@ -111,23 +112,35 @@ impl Model {
         record(&*architecture, recorder, config.path())
     }
 
-    /// Uploads all weights; `progress` is told the bytes uploaded so far. What a checkpoint has of a weight
-    /// is in memory afterwards, so that neither memory grows later nor the first token waits.
+    /// Uploads all weights, in order, while the next ones are being read on other threads; `progress` is told
+    /// the bytes uploaded so far. What a checkpoint has of a weight is in memory afterwards, so that neither memory grows later nor the first token waits.
     ///
     /// # Errors
     /// If a weight's numbers are damaged or the device refuses it.
     pub fn load(&self, device: &mut dyn Device, progress: &mut dyn FnMut(u64)) -> Result<()> {
         let in_context = |source| Error::Program { path: self.path.clone(), source };
-        let mut done = 0;
+        let mut parts = Vec::new();
         for (id, weight) in self.spec.weights.iter().enumerate() {
-            for (number, part) in weight.parts.iter().enumerate() {
-                let tensor = self.source.read(&part.name, weight.kind).map_err(in_context)?;
-                device.upload(WeightId(id as u32), number as u32, tensor).map_err(in_context)?;
-                done += part.storage.bytes(weight.kind);
-                progress(done);
-            }
+            parts.extend((0..weight.parts.len()).map(|part| (id, part)));
         }
-        Ok(())
+        let part = |index: usize| {
+            let (id, part) = parts[index];
+            (&self.spec.weights[id].parts[part], self.spec.weights[id].kind)
+        };
+        let read = |index| {
+            let (part, kind) = part(index);
+            self.source.read(&part.name, kind)
+        };
+        let mut done = 0;
+        ahead::in_order(parts.len(), read, |index, tensor| {
+            let ((id, number), (part, kind)) = (parts[index], part(index));
+            device
+                .upload(WeightId(id as u32), number as u32, tensor.map_err(in_context)?)
+                .map_err(in_context)?;
+            done += part.storage.bytes(kind);
+            progress(done);
+            Ok(())
+        })
     }
 
     /// Bytes of all weights as they are uploaded.

@@ -1,5 +1,6 @@
 //! The shape of a model without its numbers: what synthetic models are made to.
 
+use std::num::NonZero;
 use std::path::Path;
 
 use exl3::{Bits, Codebook};
@@ -18,6 +19,9 @@ pub struct Shape {
     pub head_bits: Bits,
     /// What the codes stand for.
     pub codebook: Codebook,
+    /// How many experts of a layer have numbers of their own, if not all: expert `i` is expert `i` modulo this,
+    /// and takes no memory beside it. For models that would not fit.
+    pub distinct_experts: Option<NonZero<u32>>,
 }
 
 /// The configurations that come with the program, reduced to what is read.
@@ -81,6 +85,6 @@ impl Shape {
 
     fn of(config: Config) -> Shape {
         let bits = |bits| Bits::whole(bits).unwrap_or(Bits::ALL[0]);
-        Shape { config, bits: bits(4), head_bits: bits(6), codebook: Codebook::Mul1 }
+        Shape { config, bits: bits(4), head_bits: bits(6), codebook: Codebook::Mul1, distinct_experts: None }
     }
 }

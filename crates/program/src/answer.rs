@@ -3,7 +3,7 @@
 
 use std::time::{Duration, Instant};
 
-use crate::draw::{Candidates, log_probability};
+use crate::draw::{Candidates, can_be_drawn_from, log_probability};
 use crate::{Answer, Error, Outcome, Output, Result, Ticket, Want};
 
 /// What one step gave.
@@ -126,12 +126,6 @@ impl Answers {
         let Given { answers, logits, vocab, times } = given;
         Ok(Outcome { answers, logits, vocab: *vocab, times })
     }
-}
-
-/// Whether logits make a distribution: none is NaN, and the largest is finite.
-fn can_be_drawn_from(logits: &[f32]) -> bool {
-    logits.iter().copied().fold(f32::NEG_INFINITY, f32::max).is_finite()
-        && !logits.iter().any(|logit| logit.is_nan())
 }
 
 #[cfg(test)]

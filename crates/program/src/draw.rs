@@ -117,13 +117,40 @@ fn better(a: &(f32, u32), b: &(f32, u32)) -> Ordering {
 
 /// The index of the largest logit, ties to the lower.
 fn best(logits: &[f32]) -> u32 {
-    let mut best = 0;
-    for (index, logit) in logits.iter().enumerate() {
-        if *logit > logits[best] || logits[best].is_nan() {
-            best = index;
+    let largest = largest(logits);
+    let mut start = 0;
+    // Whole runs are looked through without a branch for each logit.
+    for run in logits.chunks(RUN) {
+        if run.iter().fold(false, |found, logit| found | (*logit == largest)) {
+            break;
+        }
+        start += run.len();
+    }
+    let index = logits[start.min(logits.len())..].iter().position(|logit| *logit == largest);
+    index.map_or(0, |index| start + index) as u32
+}
+
+/// Logits that are looked at together.
+const RUN: usize = 64;
+
+/// The largest logit that is a number; minus infinity if there is none.
+fn largest(logits: &[f32]) -> f32 {
+    // Sixteen at a time, so that comparisons do not wait for each other.
+    let mut lanes = [f32::NEG_INFINITY; 16];
+    let (groups, rest) = logits.as_chunks::<16>();
+    for group in groups {
+        for (lane, logit) in lanes.iter_mut().zip(group) {
+            *lane = if *logit > *lane { *logit } else { *lane };
         }
     }
-    best as u32
+    lanes.iter().chain(rest).copied().fold(f32::NEG_INFINITY, f32::max)
+}
+
+/// Whether logits make a distribution: none is NaN, and the largest is finite.
+pub(crate) fn can_be_drawn_from(logits: &[f32]) -> bool {
+    let numbers =
+        logits.chunks(RUN).all(|run| !run.iter().fold(false, |found, logit| found | logit.is_nan()));
+    numbers && largest(logits).is_finite()
 }
 
 /// The natural logarithm of the probability of `token` under `softmax(logits)`.

@@ -49,7 +49,13 @@ impl SplitMix64 {
 
     /// Random bytes.
     pub fn bytes(&mut self, count: usize) -> Vec<u8> {
-        (0..count.div_ceil(8)).flat_map(|_| self.bits().to_le_bytes()).take(count).collect()
+        let mut bytes = vec![0; count];
+        let (words, rest) = bytes.as_chunks_mut();
+        words.iter_mut().for_each(|word| *word = self.bits().to_le_bytes());
+        if !rest.is_empty() {
+            rest.copy_from_slice(&self.bits().to_le_bytes()[..rest.len()]);
+        }
+        bytes
     }
 
     /// Puts the elements in random order.
