@@ -3,7 +3,7 @@
 
 use std::time::{Duration, Instant};
 
-use crate::draw::{Candidates, log_probability};
+use crate::draw::{Candidates, is_distribution, log_probability};
 use crate::{Answer, Error, Outcome, Output, Result, Ticket, Want};
 
 /// What one step gave.
@@ -85,7 +85,7 @@ impl Answers {
         given.vocab = vocab;
         for (output, row) in outputs.iter().zip(logits.chunks_exact(vocab)) {
             given.answers.push(match output.want {
-                Want::Choose(draw) => match can_be_drawn_from(&row[..known]) {
+                Want::Choose(draw) => match is_distribution(&row[..known]) {
                     true => Answer::Token(draw.token(&row[..known], &mut self.candidates)),
                     false => Answer::NotFinite,
                 },
@@ -126,12 +126,6 @@ impl Answers {
         let Given { answers, logits, vocab, times } = given;
         Ok(Outcome { answers, logits, vocab: *vocab, times })
     }
-}
-
-/// Whether logits make a distribution: none is NaN, and the largest is finite.
-fn can_be_drawn_from(logits: &[f32]) -> bool {
-    logits.iter().copied().fold(f32::NEG_INFINITY, f32::max).is_finite()
-        && !logits.iter().any(|logit| logit.is_nan())
 }
 
 #[cfg(test)]
