@@ -46,7 +46,7 @@ pub(crate) fn visible(text: &str) -> String {
 
 /// An error and its causes on one line, without control characters. A cause that the message before it quotes
 /// already is left out.
-fn sentence(error: &anyhow::Error) -> String {
+pub(crate) fn sentence(error: &anyhow::Error) -> String {
     let mut sentence = String::new();
     for cause in error.chain() {
         let cause = cause.to_string();

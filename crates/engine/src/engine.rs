@@ -1,6 +1,8 @@
 //! The engine: one device with one model, its caches divided among sequences.
 
-use program::{CacheSize, Device, ModelSpec, Options, Outcome, Output, PAGE_TOKENS, PageId, ProgramId, Size};
+use program::{
+    CacheSize, Device, Life, ModelSpec, Op, Options, Outcome, Output, PAGE_TOKENS, PageId, ProgramId, Size,
+};
 
 use crate::batch::Batch;
 use crate::free_list::FreeList;
@@ -72,6 +74,10 @@ pub struct Engine {
     pages: FreeList,
     slots: FreeList,
     batch: Batch,
+    /// Ids that can be drawn are below this.
+    known: u32,
+    /// Whether a sequence has a state that only going through all its tokens again can bring back.
+    stateful: bool,
 }
 
 impl Engine {
@@ -82,6 +88,10 @@ impl Engine {
     pub fn new(mut device: Box<dyn Device>, model: &ModelSpec, limits: Limits) -> Result<Engine> {
         device.reserve(&model.caches, limits.caches())?;
         let trunk = device.prepare(&model.programs[0], &limits.options())?;
+        let known = model.programs[0].ops.iter().find_map(|op| match op {
+            Op::Answer { known, .. } => Some(*known),
+            _ => None,
+        });
         Ok(Engine {
             device,
             trunk,
@@ -90,6 +100,8 @@ impl Engine {
             pages: FreeList::new(1..limits.pages + 1),
             slots: FreeList::new(0..limits.sequences),
             batch: Batch::default(),
+            known: known.unwrap_or(u32::MAX),
+            stateful: model.caches.iter().any(|cache| cache.life == Life::PerSequence),
         })
     }
 
@@ -101,6 +113,11 @@ impl Engine {
     /// The device's name.
     pub fn device(&self) -> &str {
         self.device.name()
+    }
+
+    /// Ids from here on are never drawn: the tokenizer does not know them.
+    pub fn known(&self) -> u32 {
+        self.known
     }
 
     /// The cache pages that no sequence owns, in no particular order.
@@ -120,6 +137,32 @@ impl Engine {
     pub fn open(&mut self, tokens: &[u32]) -> Result<Sequence> {
         let slot = self.slots.take().ok_or(Error::OutOfSlots { slots: self.limits.sequences })?;
         Ok(Sequence { tokens: tokens.to_vec(), cached: 0, pages: Vec::new(), slot })
+    }
+
+    /// Takes a sequence back to its first `length` tokens. They stay cached as far as they are, but for the last of
+    /// them, so that there is one to go on from.
+    pub fn truncate(&mut self, sequence: &mut Sequence, length: usize) {
+        sequence.tokens.truncate(length);
+        self.forget(sequence, length.saturating_sub(1));
+    }
+
+    /// Makes a sequence hold `tokens` instead. The beginning that both have in common stays cached as far as it is,
+    /// but for the last of the tokens, so that there is one to go on from.
+    pub fn replace(&mut self, sequence: &mut Sequence, tokens: &[u32]) {
+        let common = sequence.tokens.iter().zip(tokens).take_while(|(old, new)| old == new).count();
+        sequence.tokens.truncate(common);
+        sequence.tokens.extend_from_slice(&tokens[common..]);
+        self.forget(sequence, common.min(tokens.len().saturating_sub(1)));
+    }
+
+    /// Keeps at most so many tokens cached. A state that cannot go back is begun anew.
+    fn forget(&mut self, sequence: &mut Sequence, most: usize) {
+        if sequence.cached as usize > most {
+            sequence.cached = if self.stateful { 0 } else { most as u32 };
+        }
+        for page in sequence.pages.drain(sequence.cached.div_ceil(PAGE_TOKENS) as usize..) {
+            self.pages.give(page.0);
+        }
     }
 
     /// Ends a sequence; its pages and its slot are free again.

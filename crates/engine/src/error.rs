@@ -46,6 +46,15 @@ pub enum Error {
         /// Tokens of the sequence so far.
         tokens: u32,
     },
+    /// What was asked for leaves no token to draw.
+    #[error(
+        "after {tokens} tokens every token is ruled out: relax logit biases, banned strings, penalties or the least \
+         length"
+    )]
+    NothingLeft {
+        /// Tokens of the sequence so far.
+        tokens: u32,
+    },
     /// The device refused or failed.
     #[error(transparent)]
     Device(#[from] program::Error),

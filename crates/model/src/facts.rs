@@ -7,9 +7,10 @@ use serde_json::Value;
 
 use crate::Result;
 use crate::config::Config;
+use crate::generation::Recommended;
 
 /// What a configuration says of a model as a whole.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq)]
 pub struct Facts {
     /// The configuration's `model_type`.
     pub architecture: String,
@@ -25,6 +26,8 @@ pub struct Facts {
     pub layers: u32,
     /// How many more there may be in its files that predict the token after the next one.
     pub draft_layers: u32,
+    /// How its makers want its tokens drawn.
+    pub recommended: Recommended,
 }
 
 /// One tensor of a model, as [`Model::tensors`](crate::Model::tensors) lists them.
@@ -52,11 +55,12 @@ impl Facts {
             eos: tokens(config, "eos_token_id")?,
             layers: config.count("num_hidden_layers")?,
             draft_layers: config.optional_whole("num_nextn_predict_layers")?.unwrap_or(0),
+            recommended: Recommended::default(),
         })
     }
 
     /// Adds what `generation_config.json` says, where there is one: its tokens that end a turn join the
-    /// configuration's.
+    /// configuration's, and it recommends how tokens are drawn.
     pub(crate) fn add_generation_config(&mut self, path: &Path) -> Result<()> {
         if !path.exists() {
             return Ok(());
@@ -70,6 +74,7 @@ impl Facts {
         if self.bos.is_none() {
             self.bos = tokens(&config, "bos_token_id")?.first().copied();
         }
+        self.recommended = Recommended::read(path)?;
         Ok(())
     }
 }

@@ -11,6 +11,7 @@
 //! | `block` | attention and feed-forward parts that architectures are made of |
 //! | `rope` | rotary embeddings with their kinds of context scaling |
 //! | `config` | `config.json`, and what the code relies on |
+//! | `facts`, `generation` | what a model says of itself, and how its makers want it used |
 //! | `checkpoint` | folders, shards, headers, names; reading and writing |
 //! | `ahead` | work on several threads, its results in order |
 //! | `shape`, `synthetic`, `published` | models without a checkpoint: to time, to test, to count |
@@ -26,6 +27,7 @@ mod checkpoint;
 mod config;
 mod error;
 mod facts;
+mod generation;
 mod model;
 mod published;
 mod rope;
@@ -37,6 +39,7 @@ mod tokenizer;
 pub use checkpoint::{Unused, Why, layer_bits};
 pub use error::{Error, Result};
 pub use facts::{Facts, TensorFacts};
+pub use generation::Recommended;
 pub use model::{BuildOptions, Model, write_checkpoint};
 pub use shape::Shape;
 pub use tokenizer::{Specials, Tokenizer};

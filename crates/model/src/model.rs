@@ -29,6 +29,7 @@ pub struct Model {
     unused: Vec<Unused>,
     /// The folder or configuration, for messages.
     path: PathBuf,
+    folder: Option<PathBuf>,
 }
 
 /// Choices of the user that a program depends on.
@@ -66,7 +67,15 @@ impl Model {
         let spec = record(&*architecture, recorder, folder)?;
         let unused =
             checkpoint.unused(&spec, facts.layers..facts.layers.saturating_add(facts.draft_layers))?;
-        Ok(Model { spec, facts, tokenizer, source: Box::new(checkpoint), unused, path: folder.into() })
+        Ok(Model {
+            spec,
+            facts,
+            tokenizer,
+            source: Box::new(checkpoint),
+            unused,
+            path: folder.into(),
+            folder: Some(folder.into()),
+        })
     }
 
     /// A model of a given shape with made-up weights, whose experts are chosen by a hash and whose tokens
@@ -90,7 +99,15 @@ impl Model {
         let path = shape.config.path();
         let spec = record(&*architecture, recorder, path)?;
         let source = Box::new(source);
-        Ok(Model { spec, facts, tokenizer: Some(tokenizer), source, unused: Vec::new(), path: path.into() })
+        Ok(Model {
+            spec,
+            facts,
+            tokenizer: Some(tokenizer),
+            source,
+            unused: Vec::new(),
+            path: path.into(),
+            folder: None,
+        })
     }
 
     /// The weights and the program that a `config.json` describes, with every number stored as bf16: for
@@ -153,6 +170,11 @@ impl Model {
         let weights = self.spec.weights.iter();
         let parts = weights.flat_map(|weight| weight.parts.iter().map(|part| (weight.kind, part)));
         parts.map(|(kind, part)| TensorFacts::of(&part.name, kind, part.storage)).collect()
+    }
+
+    /// Its folder, or none if it was made up.
+    pub fn folder(&self) -> Option<&Path> {
+        self.folder.as_deref()
     }
 
     /// The tensors of the checkpoint that are known and not used.

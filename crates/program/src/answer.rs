@@ -3,7 +3,7 @@
 
 use std::time::{Duration, Instant};
 
-use crate::draw::{Candidates, can_be_drawn_from, log_probability};
+use crate::draw::{Candidates, is_distribution, log_probability};
 use crate::{Answer, Error, Outcome, Output, Result, Ticket, Want};
 
 /// What one step gave.
@@ -85,7 +85,7 @@ impl Answers {
         given.vocab = vocab;
         for (output, row) in outputs.iter().zip(logits.chunks_exact(vocab)) {
             given.answers.push(match output.want {
-                Want::Choose(draw) => match can_be_drawn_from(&row[..known]) {
+                Want::Choose(draw) => match is_distribution(&row[..known]) {
                     true => Answer::Token(draw.token(&row[..known], &mut self.candidates)),
                     false => Answer::NotFinite,
                 },

@@ -47,6 +47,21 @@ impl Draw {
     /// # Panics
     /// If there are no logits.
     pub fn token(&self, logits: &[f32], candidates: &mut Candidates) -> u32 {
+        self.token_past(logits, candidates, |_| 0)
+    }
+
+    /// As [`Draw::token`], but passes over the first few of the tokens that the filters left, and draws from
+    /// the others. `passed` is shown the probabilities, the largest first, and says how many that is; it must
+    /// leave one, and must not look further than it has to. At temperature 0 it is not asked.
+    ///
+    /// # Panics
+    /// If there are no logits.
+    pub fn token_past(
+        &self,
+        logits: &[f32],
+        candidates: &mut Candidates,
+        passed: impl Fn(&mut dyn Iterator<Item = f64>) -> usize,
+    ) -> u32 {
         if self.temperature <= 0.0 {
             return best(logits);
         }
@@ -63,9 +78,9 @@ impl Draw {
         }
         all[..sorted].sort_unstable_by(better);
         let total = all.iter().map(|(logit, _)| self.weight(*logit, all[0].0)).sum();
-        self.pick(&all[..sorted], total, sorted == all.len()).unwrap_or_else(|| {
+        self.pick(&all[..sorted], total, sorted == all.len(), &passed).unwrap_or_else(|| {
             all.sort_unstable_by(better);
-            self.pick(all, total, true).unwrap_or(all[0].1)
+            self.pick(all, total, true, &passed).unwrap_or(all[0].1)
         })
     }
 
@@ -76,7 +91,13 @@ impl Draw {
 
     /// Walks the best tokens in order; none if the answer lies beyond them. `total` is the weight of all
     /// that top-k left, of which `sorted` may be the beginning only (`complete` says it is all).
-    fn pick(&self, sorted: &[(f32, u32)], total: f64, complete: bool) -> Option<u32> {
+    fn pick(
+        &self,
+        sorted: &[(f32, u32)],
+        total: f64,
+        complete: bool,
+        passed: &impl Fn(&mut dyn Iterator<Item = f64>) -> usize,
+    ) -> Option<u32> {
         let best = sorted[0].0;
         let enough = f64::from(self.top_p) * total;
         let least = f64::from(self.min_p);
@@ -96,16 +117,26 @@ impl Draw {
         if filtered && !ended {
             return None;
         }
-        let target = f64::from(self.random) * if filtered { sum } else { total };
-        let mut passed = 0.0;
-        for (logit, id) in &sorted[..kept] {
-            passed += self.weight(*logit, best);
-            if target < passed {
+        let sum = if filtered { sum } else { total };
+        let kept = &sorted[..kept];
+        let mut seen = 0;
+        let first =
+            passed(&mut kept.iter().map(|(logit, _)| self.weight(*logit, best) / sum).inspect(|_| seen += 1));
+        if !ended && seen == kept.len() {
+            return None;
+        }
+        let (past, kept) = kept.split_at(first);
+        let past: f64 = past.iter().map(|(logit, _)| self.weight(*logit, best)).sum();
+        let target = f64::from(self.random) * (sum - past);
+        let mut walked = 0.0;
+        for (logit, id) in kept {
+            walked += self.weight(*logit, best);
+            if target < walked {
                 return Some(*id);
             }
         }
         // Only rounding can leave the target at the very end of the last token.
-        ended.then(|| sorted[kept - 1].1)
+        ended.then(|| kept[kept.len() - 1].1)
     }
 }
 
@@ -147,7 +178,7 @@ fn largest(logits: &[f32]) -> f32 {
 }
 
 /// Whether logits make a distribution: none is NaN, and the largest is finite.
-pub(crate) fn can_be_drawn_from(logits: &[f32]) -> bool {
+pub fn is_distribution(logits: &[f32]) -> bool {
     let numbers =
         logits.chunks(RUN).all(|run| !run.iter().fold(false, |found, logit| found | logit.is_nan()));
     numbers && largest(logits).is_finite()
@@ -209,6 +240,40 @@ mod tests {
         assert_eq!(draw(Draw { min_p: 0.3, ..at(0.99) }, &quarters()), 0);
         // top-p counts its share of what top-k left: 0.5 of 0.75 is two thirds.
         assert_eq!(draw(Draw { top_k: 2, top_p: 0.6, ..at(0.99) }, &quarters()), 2);
+    }
+
+    #[test]
+    fn tokens_passed_over_are_taken_off_the_top_of_what_the_filters_left() {
+        let past = |count, draw: Draw| draw.token_past(&quarters(), &mut Candidates::default(), |_| count);
+        // Without the best token 0.25, 0.125 and 0.125 of 0.5 are left.
+        for (random, token) in [(0.0, 0), (0.49, 0), (0.51, 1), (0.74, 1), (0.76, 3)] {
+            assert_eq!(past(1, at(random)), token, "{random}");
+        }
+        assert_eq!(past(1, Draw { top_k: 2, ..at(0.99) }), 0);
+        let shown = std::cell::RefCell::new(Vec::new());
+        let draw = Draw { top_p: 0.7, ..at(0.0) };
+        draw.token_past(&quarters(), &mut Candidates::default(), |probabilities| {
+            shown.borrow_mut().extend(probabilities);
+            0
+        });
+        // 0.5 and 0.25 of 0.75.
+        let errors = shown
+            .borrow()
+            .iter()
+            .zip([2.0 / 3.0, 1.0 / 3.0])
+            .map(|(got, want)| (got - want).abs())
+            .fold(0.0, f64::max);
+        assert!(shown.borrow().len() == 2 && errors < 1e-7, "{shown:?}");
+    }
+
+    #[test]
+    fn tokens_past_the_sorted_part_can_be_passed_over() {
+        // Even probabilities: 1000 of 0.001 each, of which all but the last are above 0.0005.
+        let draw = at(0.5);
+        let token = draw.token_past(&[0.25; 1000], &mut Candidates::default(), |probabilities| {
+            probabilities.take_while(|probability| *probability > 0.0005).count() - 1
+        });
+        assert_eq!(token, 999);
     }
 
     #[test]

@@ -15,8 +15,8 @@ use clap::Subcommand;
 /// What to do.
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
-    /// Continue a text
-    Run(run::RunArgs),
+    /// Talk to a model, ask it one thing, or let it continue a text
+    Run(Box<run::RunArgs>),
     /// Show a model's tensors and what it takes in memory
     Inspect(inspect::InspectArgs),
     /// Measure perplexity, and the divergence from a better model

@@ -3,6 +3,7 @@
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 mod bench_kernel;
+mod chat;
 mod checkpoints;
 mod eval;
 mod help;
@@ -12,6 +13,8 @@ mod memory;
 mod refusals;
 mod run;
 mod signals;
+#[cfg(unix)]
+mod terminal;
 mod verify;
 
 use std::path::{Path, PathBuf};

@@ -7,7 +7,7 @@ use crate::checkpoints::{llama, llama_shape};
 use crate::{Finished, billfish, command, finish};
 
 /// Runs a command with this on its stdin.
-fn with_stdin(words: &str, text: &str) -> Finished {
+pub(crate) fn with_stdin(words: &str, text: &str) -> Finished {
     let pipe = Stdio::piped;
     let mut child = command(words).stdin(pipe()).stdout(pipe()).stderr(pipe()).spawn().unwrap();
     child.stdin.take().unwrap().write_all(text.as_bytes()).unwrap();
@@ -15,7 +15,7 @@ fn with_stdin(words: &str, text: &str) -> Finished {
 }
 
 /// How many tokens the prompt has, as `--verbose` says.
-fn prompt_tokens(finished: &Finished) -> usize {
+pub(crate) fn prompt_tokens(finished: &Finished) -> usize {
     let line = finished.stderr.lines().find_map(|line| line.strip_prefix("prompt: ")).unwrap();
     line.split(' ').next().unwrap().parse().unwrap()
 }

@@ -3,7 +3,7 @@
 use std::ops::ControlFlow;
 use std::sync::atomic::AtomicBool;
 
-use engine::{Engine, Error, Limits, Part, Request, Sampling, Sequence, generate};
+use engine::{Ending, Engine, Error, Limits, Part, Request, Sampling, Sequence, generate};
 use program::{Output, Want};
 use proptest::prelude::*;
 
@@ -53,20 +53,17 @@ impl Open {
 
     /// What an engine of its own would draw in its place.
     fn alone(&self) -> Vec<u32> {
-        let mut tokens = Vec::new();
+        let mut engine = engine(Limits::one_sequence(LIMITS.context));
+        let mut sequence = engine.open(&self.prompt).unwrap();
         let request = Request {
-            prompt: &self.prompt,
-            sampling: self.sampling,
-            stop: &[],
-            max_tokens: self.answer().len(),
+            sampling: &self.sampling,
+            ending: &Ending { max_tokens: self.answer().len(), ..Ending::default() },
+            token_bytes: &|token| fake::token_bytes(token),
             cancel: &AtomicBool::new(false),
         };
-        let mut engine = engine(Limits::one_sequence(LIMITS.context));
-        generate(&mut engine, &request, &mut |token| {
-            tokens.push(token);
-            ControlFlow::Continue(())
-        })
-        .unwrap();
+        generate(&mut engine, &mut sequence, &request, &mut |_| ControlFlow::Continue(())).unwrap();
+        let tokens = sequence.tokens()[self.prompt.len()..].to_vec();
+        engine.close(sequence);
         tokens
     }
 }

@@ -6,6 +6,7 @@ mod fake;
 mod generate;
 mod interleaved;
 mod score;
+mod strings;
 
 use engine::{Engine, Limits};
 

@@ -5,7 +5,7 @@ use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::AtomicBool;
 
-use engine::{Engine, Limits, Request, Sampling, generate};
+use engine::{Ending, Engine, Limits, Request, Sampling, generate};
 use golden::Tensors;
 use program::{Device, Format};
 
@@ -27,20 +27,17 @@ fn start(folder: &Path, cache: Format, device: Box<dyn Device>) -> Engine {
 /// Panics unless the engine continues the prompt `name` as the golden file says.
 fn assert_continues(engine: &mut Engine, golden: &Tensors, name: &str) {
     let want = golden.ids(&format!("{name}_out"));
-    let mut tokens = Vec::new();
+    let prompt = golden.ids(&format!("{name}_prompt"));
+    let mut sequence = engine.open(&prompt).unwrap();
     let request = Request {
-        prompt: &golden.ids(&format!("{name}_prompt")),
-        sampling: Sampling::GREEDY,
-        stop: &[],
-        max_tokens: want.len(),
+        sampling: &Sampling::GREEDY,
+        ending: &Ending { max_tokens: want.len(), ..Ending::default() },
+        token_bytes: &|_| b"",
         cancel: &AtomicBool::new(false),
     };
-    generate(engine, &request, &mut |token| {
-        tokens.push(token);
-        ControlFlow::Continue(())
-    })
-    .unwrap();
-    assert_eq!(tokens, want, "{name} on {}", engine.device());
+    generate(engine, &mut sequence, &request, &mut |_| ControlFlow::Continue(())).unwrap();
+    assert_eq!(sequence.tokens()[prompt.len()..], want, "{name} on {}", engine.device());
+    engine.close(sequence);
 }
 
 #[test]

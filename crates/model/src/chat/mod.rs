@@ -32,5 +32,5 @@ mod trial;
 pub use clock::Clock;
 pub use input::ChatInput;
 pub use message::{Content, FunctionCall, Message, Role, ToolCall, ToolKind};
-pub use prompt::{Prompt, Segment};
+pub use prompt::{Prompt, REASONING, Segment};
 pub use template::ChatTemplate;

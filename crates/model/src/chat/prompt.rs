@@ -19,8 +19,8 @@ pub struct Segment {
     pub specials: Specials,
 }
 
-/// The tags around reasoning: of most models; of Seed-OSS, Magistral and Command A.
-const REASONING: [(&str, &str); 4] = [
+/// The tags around what a model thinks before it answers: of most models; of Seed-OSS, Magistral and Command A.
+pub const REASONING: [(&str, &str); 4] = [
     ("<think>", "</think>"),
     ("<seed:think>", "</seed:think>"),
     ("[THINK]", "[/THINK]"),

@@ -24,11 +24,33 @@ pub(crate) fn model() -> ModelSpec {
     }
 }
 
+/// What the tokens stand for, one character each: those of [`ALPHABET`].
+pub(crate) fn token_bytes(token: u32) -> &'static [u8] {
+    &ALPHABET[token as usize..=token as usize]
+}
+
+/// A character for each token.
+const ALPHABET: &[u8; VOCAB as usize] = b"0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxy";
+
+/// The text of tokens.
+pub(crate) fn text(tokens: &[u32]) -> String {
+    tokens.iter().map(|token| char::from(token_bytes(*token)[0])).collect()
+}
+
+/// The tokens of a text.
+pub(crate) fn tokens(text: &str) -> Vec<u32> {
+    text.bytes()
+        .map(|byte| ALPHABET.iter().position(|&character| character == byte).unwrap() as u32)
+        .collect()
+}
+
 /// The device. What a page or a slot held before stays in it until it is written over.
 #[derive(Default)]
 pub(crate) struct Fake {
     /// What is added to every logit.
     pub(crate) offset: f32,
+    /// The text that it prefers, by place: at place `i` the logit of token `script[i]` is 20 higher.
+    pub(crate) script: Vec<u32>,
     size: Option<CacheSize>,
     rows: Vec<u64>,
     states: Vec<u64>,
@@ -54,6 +76,7 @@ impl Fake {
 
     fn compute_logits(&mut self, step: &Step<'_>) {
         let mut by_row = vec![0u64; step.tokens.len()];
+        let mut scripted = vec![None; step.tokens.len()];
         for sequence in step.sequences {
             let state = &mut self.states[sequence.slot as usize];
             if sequence.cached == 0 {
@@ -62,13 +85,18 @@ impl Fake {
             for (place, row) in (sequence.cached..).zip(sequence.rows.clone()) {
                 *state = hash(&(*state, token(&self.answers, step, row)));
                 let prefix = (0..=place).map(|place| self.rows[Fake::index(step, sequence, place)]);
+                scripted[row as usize] = self.script.get(place as usize + 1);
                 by_row[row as usize] = hash(&(prefix.collect::<Vec<_>>(), *state));
             }
         }
         self.logits.clear();
         for output in step.outputs {
             let row = by_row[output.row as usize];
-            self.logits.extend((0..VOCAB).map(|id| (hash(&(row, id)) % 8192) as f32 / 1024.0 + self.offset));
+            let preferred = scripted[output.row as usize];
+            self.logits.extend((0..VOCAB).map(|id| {
+                let bonus = if preferred == Some(&id) { 20.0 } else { 0.0 };
+                (hash(&(row, id)) % 8192) as f32 / 1024.0 + self.offset + bonus
+            }));
         }
     }
 }

@@ -1,10 +1,10 @@
-//! Text from bytes that arrive in pieces: a token may end in the middle of a character.
+//! Characters from bytes that arrive in pieces: a token may end in the middle of one.
 
 /// A streaming UTF-8 decoder. The pieces that it gives, laid end to end, are what
 /// [`String::from_utf8_lossy`] makes of all bytes at once, and no piece holds half a character: a
 /// character waits until its last byte is there, and bytes that can no longer become one are replaced
 /// by U+FFFD.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub struct Text {
     /// The beginning of a character, at most three bytes between calls.
     pending: Vec<u8>,
