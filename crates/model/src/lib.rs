@@ -11,7 +11,7 @@
 //! | `block` | attention and feed-forward parts that architectures are made of |
 //! | `rope` | rotary embeddings with their kinds of context scaling |
 //! | `config` | `config.json`, and what the code relies on |
-//! | `checkpoint` | folders, shards, headers, names; reading and writing |
+//! | `checkpoint` | folders, shards, headers, names; GGUF files; reading and writing |
 //! | `shape`, `synthetic`, `published` | models without a checkpoint: to time, to test, to count |
 //! | `tokenizer` | text to ids and back |
 //! | [`chat`] | conversations as prompts, by a model's chat template |
