@@ -12,7 +12,7 @@
 //! | `rope` | rotary embeddings with their kinds of context scaling |
 //! | `config` | `config.json`, and what the code relies on |
 //! | `facts`, `generation` | what a model says of itself, and how its makers want it used |
-//! | `checkpoint` | folders, shards, headers, names; reading and writing |
+//! | `checkpoint` | folders, shards, headers, names; GGUF files; reading and writing |
 //! | `ahead` | work on several threads, its results in order |
 //! | `shape`, `synthetic`, `published` | models without a checkpoint: to time, to test, to count |
 //! | `tokenizer` | text to ids and back |

@@ -7,6 +7,7 @@ use program::{Builder, Device, Format, ModelSpec, WeightId};
 use crate::ahead;
 use crate::arch::{self, Architecture};
 use crate::block::{Choice, Names, Recorder};
+use crate::checkpoint::gguf::{self, Gguf};
 use crate::checkpoint::{Checkpoint, Unused, folder, write};
 use crate::config::Config;
 use crate::facts::{Facts, TensorFacts};
@@ -40,12 +41,16 @@ pub struct BuildOptions {
 }
 
 impl Model {
-    /// Opens a checkpoint: checks configuration, headers, names, formats and shapes against each other, and
-    /// records the program. No weight is read.
+    /// Opens a checkpoint, which is a folder of safetensors files, a GGUF file, or a folder that holds one: checks
+    /// configuration, headers, names, formats and shapes against each other, and records the program. No weight is
+    /// read.
     ///
     /// # Errors
     /// With one sentence that names the file and the tensor or key.
     pub fn open(folder: &Path, options: &BuildOptions) -> Result<Model> {
+        if let Some(file) = gguf::find(folder)? {
+            return Model::from_gguf(&file, options);
+        }
         folder::check(folder)?;
         let config = Config::open(&folder.join(folder::CONFIG))?;
         let architecture = arch::read(&config)?;
@@ -55,7 +60,7 @@ impl Model {
             path if path.exists() => Some(Tokenizer::open(&path)?),
             _ => None,
         };
-        check_vocab(folder, tokenizer.as_ref(), &facts)?;
+        check_vocab(&folder.join("tokenizer.json"), tokenizer.as_ref(), &facts)?;
         let checkpoint = Checkpoint::open(folder)?;
         let recorder = Recorder {
             builder: Builder::new(&checkpoint),
@@ -76,6 +81,25 @@ impl Model {
             path: folder.into(),
             folder: Some(folder.into()),
         })
+    }
+
+    fn from_gguf(file: &Path, options: &BuildOptions) -> Result<Model> {
+        let source = Gguf::open(file)?;
+        let architecture = arch::read(source.config())?;
+        let facts = Facts::read(source.config())?;
+        let tokenizer = source.tokenizer()?;
+        check_vocab(file, Some(&tokenizer), &facts)?;
+        let recorder = Recorder {
+            builder: Builder::new(&source),
+            names: Names::PLAIN,
+            cache: options.cache,
+            choice: Choice::Router,
+            known: Some(tokenizer.vocab()),
+        };
+        let spec = record(&*architecture, recorder, file)?;
+        source.check_used(&spec)?;
+        let (source, unused) = (Box::new(source), Vec::new());
+        Ok(Model { spec, facts, tokenizer: Some(tokenizer), source, unused, path: file.into() })
     }
 
     /// A model of a given shape with made-up weights, whose experts are chosen by a hash and whose tokens
@@ -213,7 +237,7 @@ fn check_vocab(path: &Path, tokenizer: Option<&Tokenizer>, facts: &Facts) -> Res
                 ids - 1,
                 facts.vocab
             );
-            Err(Error::file(&path.join("tokenizer.json"), what))
+            Err(Error::file(path, what))
         }
         _ => Ok(()),
     }

@@ -55,7 +55,8 @@ impl Tokenizer {
         Tokenizer::parse(Path::new("tokenizer.json"), &byte_tokenizer())
     }
 
-    fn parse(path: &Path, json: &str) -> Result<Tokenizer> {
+    /// Reads the text of a `tokenizer.json`; `path` is for messages.
+    pub(crate) fn parse(path: &Path, json: &str) -> Result<Tokenizer> {
         let malformed = |error: tokenizers::Error| Error::file(path, format!("is no tokenizer: {error}"));
         let spelling = Spelling::read(path, &config::object(path, json)?)?;
         let mut parsing = tokenizers::Tokenizer::from_bytes(json).map_err(malformed)?;

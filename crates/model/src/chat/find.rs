@@ -1,9 +1,10 @@
-//! Where a model's folder keeps its chat templates and the variables that they use.
+//! Where a model's folder or GGUF file keeps its chat templates and the variables that they use.
 
 use std::path::{Path, PathBuf};
 
 use serde_json::{Map, Value};
 
+use crate::checkpoint::gguf::{self, Gguf};
 use crate::{Error, Result, config};
 
 /// The text of a template and where it is from.
@@ -43,6 +44,15 @@ const TOKENIZER_CONFIG: &str = "tokenizer_config.json";
 /// # Errors
 /// If a file cannot be read or holds something else, or if templates have names but none is the usual one.
 pub(super) fn sources(folder: &Path) -> Result<Option<Sources>> {
+    if let Some(file) = gguf::find(folder)? {
+        let source = |(key, text): (&str, &str)| Source {
+            path: file.clone(),
+            within: key.into(),
+            text: newlines(text),
+        };
+        let default = Gguf::open(&file)?.chat_template()?.map(source);
+        return Ok(default.map(|default| Sources { default, tool_use: None }));
+    }
     if let Some(default) = file(&folder.join("chat_template.jinja"))? {
         let tool_use = file(&folder.join("additional_chat_templates").join("tool_use.jinja"))?;
         return Ok(Some(Sources { default, tool_use }));
@@ -77,6 +87,9 @@ pub(super) fn file(path: &Path) -> Result<Option<Source>> {
 /// # Errors
 /// If a file cannot be read or is no JSON.
 pub(super) fn special_tokens(folder: &Path) -> Result<Map<String, Value>> {
+    if let Some(file) = gguf::find(folder)? {
+        return Gguf::open(&file)?.special_tokens();
+    }
     let mut tokens = Map::new();
     for name in ["special_tokens_map.json", TOKENIZER_CONFIG] {
         for (key, value) in json(&folder.join(name))?.unwrap_or_default() {

@@ -27,7 +27,7 @@ pub struct ChatTemplate {
 }
 
 impl ChatTemplate {
-    /// Reads the chat template of a model's folder; none if it has none, as models that only continue text.
+    /// Reads the chat template of a model's folder or GGUF file; none if it has none, as models that only continue text.
     ///
     /// # Errors
     /// If a file cannot be read, or the template cannot be compiled or fails on a small conversation.

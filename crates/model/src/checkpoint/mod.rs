@@ -1,9 +1,10 @@
-//! A checkpoint: a folder of safetensors files, mapped into memory and checked before any work.
+//! A checkpoint: a folder of safetensors files, or a GGUF file, mapped into memory and checked before any work.
 
 mod bits;
 mod extras;
 mod find;
 pub(crate) mod folder;
+pub(crate) mod gguf;
 mod header;
 mod index;
 mod map;

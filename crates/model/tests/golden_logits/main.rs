@@ -7,6 +7,7 @@
 
 mod on_cpu;
 mod runner;
+mod smollm2;
 mod wrong_choices;
 
 use std::path::{Path, PathBuf};

@@ -1,4 +1,4 @@
-//! A model on the reference device.
+//! A model on one device.
 
 use model::Model;
 use program::reference::Reference;
@@ -11,16 +11,20 @@ const PLACES: u32 = 2048;
 
 /// One sequence of a loaded model.
 pub(crate) struct Runner {
-    device: Reference,
+    device: Box<dyn Device>,
     program: ProgramId,
 }
 
 impl Runner {
-    /// Loads a model for steps of up to `tokens` tokens.
+    /// Loads a model into the reference device for steps of up to `tokens` tokens.
     pub(crate) fn new(model: &Model, tokens: u32) -> Runner {
-        let mut device = Reference::new();
+        Runner::on(Box::new(Reference::new()), model, tokens)
+    }
+
+    /// Loads a model into a device.
+    pub(crate) fn on(mut device: Box<dyn Device>, model: &Model, tokens: u32) -> Runner {
         let mut uploaded = 0;
-        model.load(&mut device, &mut |bytes| uploaded = bytes).unwrap_or_else(|error| panic!("{error}"));
+        model.load(&mut *device, &mut |bytes| uploaded = bytes).unwrap_or_else(|error| panic!("{error}"));
         assert_eq!(uploaded, model.weight_bytes());
         let caches = CacheSize { pages: PLACES / PAGE_TOKENS + 1, slots: 1 };
         device.reserve(&model.spec.caches, caches).unwrap();
