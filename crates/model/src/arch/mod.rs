@@ -7,6 +7,7 @@ mod deepseek_v3;
 mod glm4_moe;
 mod llama;
 mod minimax_m2;
+mod olmo2;
 mod qwen2;
 mod qwen3;
 mod qwen3_moe;
@@ -30,6 +31,7 @@ const ARCHITECTURES: &[(&str, Read)] = &[
     ("glm4_moe_lite", |config| Ok(Box::new(deepseek_v3::DeepseekV3::read(config)?))),
     ("llama", |config| Ok(Box::new(llama::Llama::read(config)?))),
     ("minimax_m2", |config| Ok(Box::new(minimax_m2::MiniMaxM2::read(config)?))),
+    ("olmo2", |config| Ok(Box::new(olmo2::Olmo2::read(config)?))),
     ("qwen2", |config| Ok(Box::new(qwen2::Qwen2::read(config)?))),
     ("qwen3", |config| Ok(Box::new(qwen3::Qwen3::read(config)?))),
     ("qwen3_moe", |config| Ok(Box::new(qwen3_moe::Qwen3Moe::read(config)?))),

@@ -8,11 +8,16 @@ use crate::config::Config;
 /// More layers than any model has, so that a damaged configuration is refused before it fills memory.
 const MOST_LAYERS: u32 = 4096;
 
+/// The embedding table's module.
+const TABLE: &str = "embed_tokens";
+
 /// ```text
 /// h = embed(tokens)
 /// for each layer:  h = h + attention(norm(h));  h = h + feed_forward(norm(h))
 /// logits = head(norm(h))
 /// ```
+///
+/// With the norms after the parts, a layer is `h = h + norm(attention(h));  h = h + norm(feed_forward(h))`.
 #[derive(Clone, Debug)]
 pub(crate) struct Decoder {
     vocab: u32,
@@ -57,8 +62,7 @@ impl Decoder {
         mut feed_forward: impl FnMut(&mut Recorder<'_>, &Layer, Val) -> Result<Val>,
     ) -> Result<()> {
         let names = recorder.names.clone();
-        let table = names.trunk("embed_tokens");
-        let mut stream = recorder.builder.embed(&table, self.vocab, self.hidden)?;
+        let mut stream = self.embed(recorder)?;
         let first = names.layer(0).name("input_layernorm.weight");
         let mut x = recorder.builder.rms_norm(stream, &first, self.hidden, self.eps)?;
         for index in 0..self.layers {
@@ -73,7 +77,44 @@ impl Decoder {
             };
             (stream, x) = recorder.builder.add_rms_norm(stream, delta, &norm, self.eps)?;
         }
-        let head = self.head(recorder, names.head, &table)?;
+        self.answer(recorder, x)
+    }
+
+    /// As [`Decoder::record`] with the norms after the parts instead of before them: `attention` and
+    /// `feed_forward` record from the stream as it is, and what they give is normalised before it is added.
+    pub(crate) fn record_norms_after(
+        &self,
+        recorder: &mut Recorder<'_>,
+        mut attention: impl FnMut(&mut Recorder<'_>, &Layer, Val) -> Result<Val>,
+        mut feed_forward: impl FnMut(&mut Recorder<'_>, &Layer, Val) -> Result<Val>,
+    ) -> Result<()> {
+        let names = recorder.names.clone();
+        let norm = |recorder: &mut Recorder<'_>, x: Val, name: &str| {
+            recorder.builder.rms_norm(x, name, self.hidden, self.eps)
+        };
+        let mut stream = self.embed(recorder)?;
+        for index in 0..self.layers {
+            let layer = names.layer(index);
+            let delta = attention(recorder, &layer, stream)?;
+            let delta = norm(recorder, delta, &layer.name("post_attention_layernorm.weight"))?;
+            stream = recorder.builder.add(stream, delta)?;
+            let delta = feed_forward(recorder, &layer, stream)?;
+            let delta = norm(recorder, delta, &layer.name("post_feedforward_layernorm.weight"))?;
+            stream = recorder.builder.add(stream, delta)?;
+        }
+        let x = norm(recorder, stream, &names.trunk("norm.weight"))?;
+        self.answer(recorder, x)
+    }
+
+    /// Records the lookup in the embedding table.
+    fn embed(&self, recorder: &mut Recorder<'_>) -> Result<Val> {
+        let table = recorder.names.trunk(TABLE);
+        recorder.builder.embed(&table, self.vocab, self.hidden)
+    }
+
+    /// Records the program's end, from the normalised stream on.
+    fn answer(&self, recorder: &mut Recorder<'_>, x: Val) -> Result<()> {
+        let head = self.head(recorder)?;
         let builder = &mut recorder.builder;
         let x = builder.outputs(x);
         let logits = builder.head(x, &head, self.vocab)?;
@@ -84,11 +125,12 @@ impl Decoder {
 
     /// A head of its own wins even where the configuration ties it to the table: converters write one and
     /// leave a nested configuration as it was.
-    fn head(&self, recorder: &Recorder<'_>, head: &str, table: &str) -> Result<String> {
+    fn head(&self, recorder: &Recorder<'_>) -> Result<String> {
+        let head = recorder.names.head;
         if recorder.builder.has(head) {
             Ok(head.into())
         } else if self.tied {
-            Ok(table.into())
+            Ok(recorder.names.trunk(TABLE))
         } else {
             Err(Error::Weight {
                 name: head.into(),

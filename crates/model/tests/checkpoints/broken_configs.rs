@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use crate::folder::{Folder, GLM, LLAMA, MINIMAX};
+use crate::folder::{Folder, GLM, LLAMA, MINIMAX, OLMO};
 
 /// The sentence after changing some keys.
 fn refusal(config: &str, changes: Value) -> String {
@@ -62,7 +62,7 @@ fn an_unknown_architecture_is_refused_with_the_known_ones() {
     assert_eq!(
         refusal(LLAMA, json!({ "model_type": "mamba" })),
         "config.json: model_type: \"mamba\" is no supported architecture; known are deepseek_v3, glm4_moe, glm4_moe_lite, \
-         llama, minimax_m2, qwen2, qwen3, qwen3_moe"
+         llama, minimax_m2, olmo2, qwen2, qwen3, qwen3_moe"
     );
 }
 
@@ -85,6 +85,8 @@ fn variants_that_the_maths_does_not_have_are_refused_by_name() {
         (MINIMAX, "scoring_func", json!("softmax")),
         (MINIMAX, "use_routing_bias", json!(false)),
         (MINIMAX, "shared_intermediate_size", json!(128)),
+        (OLMO, "attention_bias", json!(true)),
+        (OLMO, "hidden_act", json!("gelu")),
     ] {
         let refusal = refusal(config, json!({ key: value }));
         assert!(

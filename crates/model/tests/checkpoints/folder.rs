@@ -33,6 +33,13 @@ pub(crate) const MINIMAX: &str = r#"{
     "rope_theta": 10000.0, "max_position_embeddings": 128, "hidden_act": "silu"
 }"#;
 
+/// Norms after the parts and over whole projections.
+pub(crate) const OLMO: &str = r#"{
+    "model_type": "olmo2", "hidden_size": 128, "intermediate_size": 192, "num_hidden_layers": 2,
+    "num_attention_heads": 4, "num_key_value_heads": 2, "vocab_size": 300, "rms_norm_eps": 1e-6,
+    "rope_theta": 500000.0, "max_position_embeddings": 128, "hidden_act": "silu"
+}"#;
+
 /// Biases, norms of heads, a dense layer and a sparse one.
 pub(crate) const GLM_4_5: &str = r#"{
     "model_type": "glm4_moe", "hidden_size": 128, "intermediate_size": 128, "moe_intermediate_size": 128,

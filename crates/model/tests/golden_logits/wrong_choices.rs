@@ -9,7 +9,7 @@ use crate::{FLOAT32, open, worst};
 /// A golden source of the repository, what is wrong, and what makes its program so.
 type Wrong = (&'static str, &'static str, fn(&mut [Op]));
 
-const WRONG: [Wrong; 23] = [
+const WRONG: [Wrong; 29] = [
     ("qwen3", "pairs of neighbours turn", interleave),
     ("qwen3", "norms after the rotation", norm_after_rotation),
     ("qwen3", "no norms on query and key", leave_norms_out),
@@ -26,6 +26,12 @@ const WRONG: [Wrong; 23] = [
     ("minimax_m2", "no choice bias", leave_bias_out),
     ("minimax_m2", "gates as they are", leave_gates_raw),
     ("minimax_m2", "w1 and w3 exchanged", exchange_gate_and_up),
+    ("olmo2", "pairs of neighbours turn", interleave),
+    ("olmo2", "norms after the rotation", norm_after_rotation),
+    ("olmo2", "no norms on query and key", leave_norms_out),
+    ("olmo2", "norms before the parts", norm_before_parts),
+    ("olmo2", "norms after the sums", norm_after_sums),
+    ("olmo2", "no norms after the parts", leave_norms_of_parts_out),
     ("deepseek_v3", "pairs half the rotary part apart turn", split_halves),
     ("deepseek_v3", "no groups", leave_groups_out),
     ("deepseek_v3", "one group fewer", choose_fewer_groups),
@@ -130,6 +136,56 @@ fn leave_norms_out(ops: &mut [Op]) {
         let Op::RmsNorm { x: before, .. } = ops[norm] else { panic!("another operation") };
         let Op::Rope { x, .. } = &mut ops[rotation] else { panic!("another operation") };
         *x = before;
+    }
+}
+
+/// For each sum of the stream and a norm: the two operations' places.
+fn norms_before_sums(ops: &[Op]) -> Vec<(usize, usize)> {
+    let place = |(sum, op): (usize, &Op)| match op {
+        Op::Add { b, .. } => {
+            let makes = |op: &Op| matches!(op, Op::RmsNorm { out, .. } if out == b);
+            ops.iter().position(makes).map(|norm| (norm, sum))
+        }
+        _ => None,
+    };
+    ops.iter().enumerate().filter_map(place).collect()
+}
+
+/// `h + part(norm(h))`; a part begins with the one operation that reads the stream.
+fn norm_before_parts(ops: &mut [Op]) {
+    for (norm, sum) in norms_before_sums(ops) {
+        let Op::Add { a: stream, .. } = ops[sum] else { panic!("another operation") };
+        let part = ops.iter().position(|op| op.reads().contains(&stream)).unwrap();
+        let [Op::Linear { x: of_part, .. }, Op::RmsNorm { x: of_norm, .. }, Op::Add { b: delta, .. }] =
+            ops.get_disjoint_mut([part, norm, sum]).unwrap()
+        else {
+            panic!("another operation");
+        };
+        std::mem::swap(&mut of_part.val, delta);
+        std::mem::swap(&mut of_norm.val, delta);
+        ops[part..=norm].rotate_right(1);
+    }
+}
+
+/// `norm(h + part(h))`.
+fn norm_after_sums(ops: &mut [Op]) {
+    for (first, second) in norms_before_sums(ops) {
+        ops.swap(first, second);
+        let [Op::Add { b: delta, out: summed, .. }, Op::RmsNorm { x: of_norm, out: normed, .. }] =
+            ops.get_disjoint_mut([first, second]).unwrap()
+        else {
+            panic!("another operation");
+        };
+        std::mem::swap(&mut of_norm.val, delta);
+        std::mem::swap(summed, normed);
+    }
+}
+
+fn leave_norms_of_parts_out(ops: &mut [Op]) {
+    for (norm, sum) in norms_before_sums(ops) {
+        let Op::RmsNorm { x: before, .. } = ops[norm] else { panic!("another operation") };
+        let Op::Add { b, .. } = &mut ops[sum] else { panic!("another operation") };
+        *b = before.val;
     }
 }
 

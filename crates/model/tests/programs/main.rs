@@ -56,3 +56,8 @@ fn minimax_m2_has_norms_over_whole_projections_and_names_of_its_own() {
 fn qwen3_has_head_norms_and_a_tied_head() {
     check("qwen3", include_str!("qwen3.txt"));
 }
+
+#[test]
+fn olmo2_has_norms_after_its_parts_and_over_whole_projections_and_a_tied_head() {
+    check("olmo2", include_str!("olmo2.txt"));
+}
