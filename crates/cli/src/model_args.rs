@@ -21,7 +21,8 @@ pub(crate) struct ModelArgs {
     model: Option<PathBuf>,
 
     /// Make a model of this shape with random weights instead: deepseek-v3, glm-4.5-air, glm-4.7-flash,
-    /// llama-3.1-8b, llama-3.2-1b, minimax-m2, qwen3-30b-a3b, qwen3-32b, or the path of a config.json
+    /// llama-3.1-8b, llama-3.2-1b, minimax-m2, olmo-2-7b, qwen3-30b-a3b, qwen3-32b, or the path of a
+    /// config.json
     #[arg(long, value_name = "NAME|config.json")]
     shape: Option<String>,
 

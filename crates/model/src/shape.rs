@@ -21,13 +21,14 @@ pub struct Shape {
 }
 
 /// The configurations that come with the program, reduced to what is read.
-const NAMED: [(&str, &str); 8] = [
+const NAMED: [(&str, &str); 9] = [
     ("deepseek-v3", include_str!("../shapes/deepseek-v3.json")),
     ("glm-4.5-air", include_str!("../shapes/glm-4.5-air.json")),
     ("glm-4.7-flash", include_str!("../shapes/glm-4.7-flash.json")),
     ("llama-3.1-8b", include_str!("../shapes/llama-3.1-8b.json")),
     ("llama-3.2-1b", include_str!("../shapes/llama-3.2-1b.json")),
     ("minimax-m2", include_str!("../shapes/minimax-m2.json")),
+    ("olmo-2-7b", include_str!("../shapes/olmo-2-7b.json")),
     ("qwen3-30b-a3b", include_str!("../shapes/qwen3-30b-a3b.json")),
     ("qwen3-32b", include_str!("../shapes/qwen3-32b.json")),
 ];

@@ -21,6 +21,8 @@ fn config(name: &str) -> PathBuf {
 ///               them, two norms), 3 x 4096 x 10944, 45 x (129 x 3 x 4096 x 1408 + 128 x 4096 + 128)
 /// minimax-m2    2 x 200064 x 3072 + 3072, 62 x (44,053,504 (48 + 8 + 8 + 48 heads of 128, norms of 56 of them, two
 ///               norms) + 256 x 3 x 3072 x 1536 + 256 x 3072 + 256)
+/// olmo-2-7b     2 x 100352 x 4096 + 4096, 32 x (67,125,248 (4 x 32 heads of 128, norms of 64 of them, two norms) +
+///               3 x 4096 x 11008)
 /// qwen3-32b     2 x 151936 x 5120 + 5120, 64 x (94,382,336 (64 + 8 + 8 + 64 heads of 128, two norms of a head, two
 ///               norms) + 3 x 5120 x 25600)
 /// ```
@@ -33,6 +35,7 @@ fn the_published_parameter_counts_come_out_exactly() {
         ("llama-3.1-8b", 8_030_261_248),
         ("llama-3.2-1b", 1_235_814_400),
         ("minimax-m2", 228_689_764_864),
+        ("olmo-2-7b", 7_298_617_344),
         ("qwen3-30b-a3b", 30_532_122_624),
         ("qwen3-32b", 32_762_123_264),
     ] {
@@ -47,8 +50,8 @@ fn the_published_parameter_counts_come_out_exactly() {
 fn every_shape_that_comes_with_the_program_has_a_published_configuration() {
     let mut names: Vec<&str> = Shape::names().collect();
     names.sort_unstable();
-    let known = "deepseek-v3, glm-4.5-air, glm-4.7-flash, llama-3.1-8b, llama-3.2-1b, minimax-m2, qwen3-30b-a3b, \
-                 qwen3-32b";
+    let known = "deepseek-v3, glm-4.5-air, glm-4.7-flash, llama-3.1-8b, llama-3.2-1b, minimax-m2, olmo-2-7b, \
+                 qwen3-30b-a3b, qwen3-32b";
     assert_eq!(names.join(", "), known);
     let refused = Shape::named("gpt-2").unwrap_err().to_string();
     assert_eq!(refused, format!("gpt-2: is no known shape; choose {known} or the path of a config.json"));
