@@ -6,8 +6,8 @@ use crate::block::{Biases, Decoder, GroupedQuery, QueryKeyNorms, Recorder, Unit}
 use crate::config::Config;
 use crate::rope::WHOLE_HEADS;
 
-/// Llama with the norms after attention and unit instead of before them, and one norm over all query heads and one
-/// over all key heads.
+/// Llama with the norms after attention and unit instead of before them, and with one norm over all query
+/// heads and one over all key heads.
 pub(super) struct Olmo2 {
     decoder: Decoder,
     attention: GroupedQuery,

@@ -1,4 +1,4 @@
-//! The frame of every decoder: embedding, layers with two norms each, before or after their parts, final norm, head.
+//! The frame of every decoder: embedding, layers with two norms each, final norm, head.
 
 use program::{Error, Result, Val};
 
@@ -17,7 +17,7 @@ const TABLE: &str = "embed_tokens";
 /// logits = head(norm(h))
 /// ```
 ///
-/// With [`Decoder::record_norms_after`] a layer is `h = h + norm(attention(h));  h = h + norm(feed_forward(h))`.
+/// With the norms after the parts, a layer is `h = h + norm(attention(h));  h = h + norm(feed_forward(h))`.
 #[derive(Clone, Debug)]
 pub(crate) struct Decoder {
     vocab: u32,
@@ -80,8 +80,8 @@ impl Decoder {
         self.answer(recorder, x)
     }
 
-    /// As [`Decoder::record`] with the norms after the parts, whose results they normalise: `attention` and
-    /// `feed_forward` record from the stream as it is.
+    /// As [`Decoder::record`] with the norms after the parts instead of before them: `attention` and
+    /// `feed_forward` record from the stream as it is, and what they give is normalised before it is added.
     pub(crate) fn record_norms_after(
         &self,
         recorder: &mut Recorder<'_>,
@@ -89,20 +89,20 @@ impl Decoder {
         mut feed_forward: impl FnMut(&mut Recorder<'_>, &Layer, Val) -> Result<Val>,
     ) -> Result<()> {
         let names = recorder.names.clone();
-        let add_norm = |recorder: &mut Recorder<'_>, stream, delta, norm: &str| {
-            let delta = recorder.builder.rms_norm(delta, norm, self.hidden, self.eps)?;
-            recorder.builder.add(stream, delta)
+        let norm = |recorder: &mut Recorder<'_>, x: Val, name: &str| {
+            recorder.builder.rms_norm(x, name, self.hidden, self.eps)
         };
         let mut stream = self.embed(recorder)?;
         for index in 0..self.layers {
             let layer = names.layer(index);
             let delta = attention(recorder, &layer, stream)?;
-            stream = add_norm(recorder, stream, delta, &layer.name("post_attention_layernorm.weight"))?;
+            let delta = norm(recorder, delta, &layer.name("post_attention_layernorm.weight"))?;
+            stream = recorder.builder.add(stream, delta)?;
             let delta = feed_forward(recorder, &layer, stream)?;
-            stream = add_norm(recorder, stream, delta, &layer.name("post_feedforward_layernorm.weight"))?;
+            let delta = norm(recorder, delta, &layer.name("post_feedforward_layernorm.weight"))?;
+            stream = recorder.builder.add(stream, delta)?;
         }
-        let norm = names.trunk("norm.weight");
-        let x = recorder.builder.rms_norm(stream, &norm, self.hidden, self.eps)?;
+        let x = norm(recorder, stream, &names.trunk("norm.weight"))?;
         self.answer(recorder, x)
     }
 

@@ -92,6 +92,9 @@ fn worst(got: &[f32], want: &[f32], vocab: usize) -> f64 {
 
 #[test]
 fn every_tensor_of_every_golden_checkpoint_is_used_or_known_as_unused() {
+    for folder in small_sources() {
+        assert_eq!(open(&folder).0.unused().len(), 0, "{}", folder.display());
+    }
     let Some(shared) = shared() else { return };
     for folder in SOURCES.iter().chain(&CONVERSIONS).chain(&["models/tiny-glm"]) {
         let (model, _) = open(&shared.join(folder));

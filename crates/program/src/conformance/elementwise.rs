@@ -45,7 +45,8 @@ pub(super) fn cases() -> Vec<Case> {
         }
     }
     cases.push(Case::new("act_mul", act_mul));
-    cases.push(Case::new("add", add));
+    cases.push(Case::new("add", |subject| add(subject, Role::Activation)));
+    cases.push(Case::new("add to the residual stream", |subject| add(subject, Role::Stream)));
     cases.push(Case::new("outputs", outputs));
     cases
 }
@@ -160,8 +161,10 @@ fn act_mul(subject: &mut Subject<'_>) -> Check {
     Ok(())
 }
 
-fn add(subject: &mut Subject<'_>) -> Check {
+/// A sum that has its first term's role, as the builder records it.
+fn add(subject: &mut Subject<'_>, role: Role) -> Check {
     let [a, b, out] = [0, 1, 2].map(|id| val(id, 37));
+    let (a, out) = (Val { role, ..a }, Val { role, ..out });
     let mut trial = subject.trial(&Setup::of(&[Op::Add { a, b, out }]))?;
     let mut random = SplitMix64::new(9);
     for rows in ROWS {

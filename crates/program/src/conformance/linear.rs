@@ -7,7 +7,7 @@ use super::prepared::{Setup, val};
 use super::trial::Subject;
 use super::{Case, Check, ROWS};
 use crate::random::{self, SplitMix64};
-use crate::{Dtype, Kind, Op, Program, Storage, WeightId};
+use crate::{Dtype, Kind, Op, Program, Role, Storage, Val, WeightId};
 
 pub(super) fn cases() -> Vec<Case> {
     let mut cases = Vec::new();
@@ -42,6 +42,15 @@ pub(super) fn cases() -> Vec<Case> {
     }));
     cases
         .push(Case::new("linear with several weights, EXL3 and f16, bias, on columns of one input", several));
+    // Where norms come after the parts of a layer, these read the stream as it is.
+    let kind = Kind::Linear { out: 320, inputs: 256, bias: false };
+    cases.push(Case::new("linear f16 on the residual stream", move |subject| {
+        of_role(subject, Role::Stream, kind, Storage::Dense(Dtype::F16))
+    }));
+    cases.push(Case::new("linear EXL3 4 bits mul1 on the residual stream", move |subject| {
+        let bits = Bits::whole(4).ok_or("4 bits are a legal width")?;
+        of_role(subject, Role::Stream, kind, Storage::Exl3 { bits, codebook: Codebook::Mul1 })
+    }));
     for (inputs, out) in GLM_4_7_FLASH {
         // The codebook in use today for all of them, the older ones for one padded and one plain shape.
         for codebook in Codebook::ALL {
@@ -67,8 +76,12 @@ pub(super) fn exl3_storages() -> Vec<(Bits, Codebook)> {
 }
 
 fn one(subject: &mut Subject<'_>, kind: Kind, storage: Storage) -> Check {
+    of_role(subject, Role::Activation, kind, storage)
+}
+
+fn of_role(subject: &mut Subject<'_>, role: Role, kind: Kind, storage: Storage) -> Check {
     let (out, inputs) = kind.shape();
-    let (x, y) = (val(0, inputs), val(1, out));
+    let (x, y) = (Val { role, ..val(0, inputs) }, val(1, out));
     let setup = Setup {
         weights: vec![(WeightId(0), 0, random::tensor(kind, storage, 11))],
         ..Setup::of(&[Op::Linear { x: x.into(), to: vec![(WeightId(0), y)] }])
