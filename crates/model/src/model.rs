@@ -99,7 +99,15 @@ impl Model {
         let spec = record(&*architecture, recorder, file)?;
         source.check_used(&spec)?;
         let (source, unused) = (Box::new(source), Vec::new());
-        Ok(Model { spec, facts, tokenizer: Some(tokenizer), source, unused, path: file.into() })
+        Ok(Model {
+            spec,
+            facts,
+            tokenizer: Some(tokenizer),
+            source,
+            unused,
+            path: file.into(),
+            folder: Some(file.into()),
+        })
     }
 
     /// A model of a given shape with made-up weights, whose experts are chosen by a hash and whose tokens
@@ -196,7 +204,7 @@ impl Model {
         parts.map(|(kind, part)| TensorFacts::of(&part.name, kind, part.storage)).collect()
     }
 
-    /// Its folder, or none if it was made up.
+    /// Its folder or GGUF file, or none if it was made up.
     pub fn folder(&self) -> Option<&Path> {
         self.folder.as_deref()
     }
