@@ -5,7 +5,7 @@ use std::ops::Range;
 use program::Dtype;
 
 use super::Rows;
-use super::dots::{Bf16, F16, F32, Numbers, Weights, dots};
+use super::dots::{Bf16, F16, F32, LINE, Numbers, Weights, dots};
 use crate::simd::{LANES, Simd};
 use crate::weights::Dense;
 
@@ -31,7 +31,7 @@ pub(crate) fn columns<S: Simd>(
 }
 
 #[inline(always)]
-fn columns_of<S: Simd, N: Numbers<Unit = u8>>(
+fn columns_of<S: Simd, N: Numbers>(
     simd: S,
     dense: &Dense,
     (cols, rows): (Range<usize>, usize),
@@ -39,12 +39,12 @@ fn columns_of<S: Simd, N: Numbers<Unit = u8>>(
     (acc, stride): (&mut [f32], usize),
 ) {
     let bytes = dense.inputs * dense.dtype.bytes();
-    let w = Weights::<N> { data: &dense.data[cols.start * bytes..], stride: bytes, units: bytes };
+    let w = Weights { data: &dense.data[cols.start * bytes..], row: bytes };
     let count = cols.len();
-    dots(
+    dots::<S, N>(
         simd,
         x,
-        &w,
+        w,
         (rows, count),
         #[inline(always)]
         |r, first, sums| {
@@ -80,7 +80,7 @@ pub(crate) fn read_rows<S: Simd>(
 }
 
 #[inline(always)]
-fn read_rows_of<S: Simd, N: Numbers<Unit = u8>>(
+fn read_rows_of<S: Simd, N: Numbers>(
     simd: S,
     dense: &Dense,
     rows: Range<usize>,
@@ -115,13 +115,7 @@ pub(crate) fn add_rows<S: Simd>(simd: S, dense: &Dense, rows: Range<usize>, x: &
 const ROWS: usize = 4;
 
 #[inline(always)]
-fn add_rows_of<S: Simd, N: Numbers<Unit = u8>>(
-    simd: S,
-    dense: &Dense,
-    rows: Range<usize>,
-    x: &[f32],
-    acc: &mut [f32],
-) {
+fn add_rows_of<S: Simd, N: Numbers>(simd: S, dense: &Dense, rows: Range<usize>, x: &[f32], acc: &mut [f32]) {
     let bytes = dense.inputs * dense.dtype.bytes();
     let row = |row: usize| &dense.data[row * bytes..][..bytes];
     let mut at = 0;
@@ -129,19 +123,21 @@ fn add_rows_of<S: Simd, N: Numbers<Unit = u8>>(
         let first = rows.start + at;
         if rows.len() - at >= ROWS {
             let group = [row(first), row(first + 1), row(first + 2), row(first + 3)];
-            add_group::<S, N, ROWS>(simd, group, [x[at], x[at + 1], x[at + 2], x[at + 3]], acc);
+            let ahead = dense.data.get((first + ROWS) * bytes..).unwrap_or_default();
+            add_group::<S, N, ROWS>(simd, (group, ahead), [x[at], x[at + 1], x[at + 2], x[at + 3]], acc);
             at += ROWS;
         } else {
-            add_group::<S, N, 1>(simd, [row(first)], [x[at]], acc);
+            add_group::<S, N, 1>(simd, ([row(first)], &[]), [x[at]], acc);
             at += 1;
         }
     }
 }
 
+/// `acc += sum over r of x[r] rows[r]`; `ahead` is what follows the rows, and is asked for meanwhile.
 #[inline(always)]
-fn add_group<S: Simd, N: Numbers<Unit = u8>, const R: usize>(
+fn add_group<S: Simd, N: Numbers, const R: usize>(
     simd: S,
-    rows: [&[u8]; R],
+    (rows, ahead): ([&[u8]; R], &[u8]),
     x: [f32; R],
     acc: &mut [f32],
 ) {
@@ -153,8 +149,17 @@ fn add_group<S: Simd, N: Numbers<Unit = u8>, const R: usize>(
         vectors[r] = &N::vectors(row).0[..whole];
         spread[r] = simd.splat(x[r]);
     }
+    let bytes = size_of::<N::Vector>();
     let (acc, last) = acc.split_at_mut(whole * LANES);
     for (index, acc) in acc.as_chunks_mut().0.iter_mut().enumerate() {
+        let at = index * bytes;
+        if at.is_multiple_of(LINE) {
+            for row in 0..R {
+                if let Some(line) = ahead.get(row * whole * bytes + at..) {
+                    simd.prefetch(line);
+                }
+            }
+        }
         let mut sum = simd.load(acc);
         for (vectors, x) in vectors.into_iter().zip(spread) {
             sum = simd.mul_add(x, N::load(simd, &vectors[index]), sum);

@@ -5,7 +5,8 @@
 //! rows and four columns has twelve sums in registers; the order of each does not depend on the group.
 //!
 //! Traffic: w is read once for every three rows (from the second-level cache if the caller takes few enough
-//! columns at a time), x once for every four columns.
+//! columns at a time), x once for every four columns. One row alone waits for memory, so that it asks for its
+//! next four columns of w while it multiplies four.
 
 use half::f16;
 use program::Dtype;
@@ -17,46 +18,29 @@ use crate::simd::{LANES, Simd};
 /// Rows of x in a group.
 const ROWS: usize = 3;
 
+/// Bytes of a cache line.
+pub(crate) const LINE: usize = 64;
+
 /// Columns in a group: what [`Simd::sums`] adds at once.
 const COLUMNS: usize = 4;
 
 /// A number format of w.
 pub(crate) trait Numbers {
-    /// What a slice of w consists of.
-    type Unit;
     /// Eight numbers.
     type Vector;
 
     /// The whole vectors of a row, and the rest of its numbers as one more with zeros.
-    fn vectors(row: &[Self::Unit]) -> (&[Self::Vector], [f32; LANES]);
+    fn vectors(row: &[u8]) -> (&[Self::Vector], [f32; LANES]);
     /// Eight numbers.
     fn load<S: Simd>(simd: S, vector: &Self::Vector) -> S::F32;
 }
 
-/// Numbers of the device's own.
-pub(crate) struct Own;
 /// [`Dtype::F32`].
 pub(crate) struct F32;
 /// [`Dtype::F16`].
 pub(crate) struct F16;
 /// [`Dtype::Bf16`].
 pub(crate) struct Bf16;
-
-impl Numbers for Own {
-    type Unit = f32;
-    type Vector = [f32; LANES];
-
-    #[inline(always)]
-    fn vectors(row: &[f32]) -> (&[[f32; LANES]], [f32; LANES]) {
-        let (vectors, rest) = row.as_chunks();
-        (vectors, padded(rest))
-    }
-
-    #[inline(always)]
-    fn load<S: Simd>(simd: S, vector: &[f32; LANES]) -> S::F32 {
-        simd.load(vector)
-    }
-}
 
 /// The numbers of `bytes`, fewer than eight, followed by zeros.
 #[inline(always)]
@@ -69,7 +53,6 @@ fn rest<const BYTES: usize>(bytes: &[u8], read: impl Fn([u8; BYTES]) -> f32) -> 
 }
 
 impl Numbers for F32 {
-    type Unit = u8;
     type Vector = [u8; 4 * LANES];
 
     #[inline(always)]
@@ -85,7 +68,6 @@ impl Numbers for F32 {
 }
 
 impl Numbers for F16 {
-    type Unit = u8;
     type Vector = [u8; 2 * LANES];
 
     #[inline(always)]
@@ -101,7 +83,6 @@ impl Numbers for F16 {
 }
 
 impl Numbers for Bf16 {
-    type Unit = u8;
     type Vector = [u8; 2 * LANES];
 
     #[inline(always)]
@@ -116,20 +97,19 @@ impl Numbers for Bf16 {
     }
 }
 
-/// Rows of w: `units` of [`Numbers::Unit`] each, `stride` apart.
-pub(crate) struct Weights<'a, N: Numbers> {
+/// Rows of w, one after the other.
+#[derive(Clone, Copy)]
+pub(crate) struct Weights<'a> {
     /// From the first row on.
-    pub(crate) data: &'a [N::Unit],
-    /// Units from one row to the next.
-    pub(crate) stride: usize,
-    /// Units of a row.
-    pub(crate) units: usize,
+    pub(crate) data: &'a [u8],
+    /// Bytes of a row.
+    pub(crate) row: usize,
 }
 
-impl<'a, N: Numbers> Weights<'a, N> {
+impl<'a> Weights<'a> {
     #[inline(always)]
-    fn row(&self, row: usize) -> &'a [N::Unit] {
-        &self.data[row * self.stride..][..self.units]
+    fn row(self, row: usize) -> &'a [u8] {
+        &self.data[row * self.row..][..self.row]
     }
 }
 
@@ -139,7 +119,7 @@ impl<'a, N: Numbers> Weights<'a, N> {
 pub(crate) fn dots<S: Simd, N: Numbers>(
     simd: S,
     x: Rows<'_>,
-    w: &Weights<'_, N>,
+    w: Weights<'_>,
     (rows, cols): (usize, usize),
     mut out: impl FnMut(usize, usize, [f32; COLUMNS]),
 ) {
@@ -153,10 +133,11 @@ pub(crate) fn dots<S: Simd, N: Numbers>(
                 *w_row = w.row((col + n).min(cols - 1));
             }
             let mut sums = [[0.0; COLUMNS]; ROWS];
+            let ahead = w.data.get((col + COLUMNS) * w.row..).unwrap_or_default();
             match group {
-                1 => group_of::<S, N, 1>(simd, x.from(row), group_w, &mut sums),
-                2 => group_of::<S, N, 2>(simd, x.from(row), group_w, &mut sums),
-                _ => group_of::<S, N, ROWS>(simd, x.from(row), group_w, &mut sums),
+                1 => group_of::<S, N, 1>(simd, x.from(row), group_w, ahead, &mut sums),
+                2 => group_of::<S, N, 2>(simd, x.from(row), group_w, ahead, &mut sums),
+                _ => group_of::<S, N, ROWS>(simd, x.from(row), group_w, ahead, &mut sums),
             }
             for (r, sums) in sums.into_iter().take(group).enumerate() {
                 out(row + r, col, sums);
@@ -166,24 +147,34 @@ pub(crate) fn dots<S: Simd, N: Numbers>(
     }
 }
 
-/// The products of R rows of x with four rows of w.
+/// The products of R rows of x with four rows of w; `ahead` is what follows those.
 #[inline(always)]
 fn group_of<S: Simd, N: Numbers, const R: usize>(
     simd: S,
     x: Rows<'_>,
-    w: [&[N::Unit]; COLUMNS],
+    w: [&[u8]; COLUMNS],
+    ahead: &[u8],
     out: &mut [[f32; COLUMNS]; ROWS],
 ) {
     let w = [N::vectors(w[0]), N::vectors(w[1]), N::vectors(w[2]), N::vectors(w[3])];
     let count = w[0].0.len();
     let whole_w = [&w[0].0[..count], &w[1].0[..count], &w[2].0[..count], &w[3].0[..count]];
-    let mut whole_x = [Own::vectors(x.row(0)); R];
+    let mut whole_x = [(&[][..], [0.0; LANES]); R];
     for (r, row) in whole_x.iter_mut().enumerate() {
-        let (vectors, rest) = Own::vectors(x.row(r));
-        *row = (&vectors[..count], rest);
+        let (vectors, rest) = x.row(r).as_chunks();
+        *row = (&vectors[..count], padded(rest));
     }
     let mut sums = [[simd.splat(0.0); COLUMNS]; R];
+    let bytes = size_of::<N::Vector>();
     for k in 0..count {
+        // A line of each row at its first vector.
+        if R == 1 && (k * bytes).is_multiple_of(LINE) {
+            for row in 0..COLUMNS {
+                if let Some(line) = ahead.get(row * count * bytes + k * bytes..) {
+                    simd.prefetch(line);
+                }
+            }
+        }
         let mut x = [simd.splat(0.0); R];
         for (vector, (x, _)) in x.iter_mut().zip(whole_x) {
             *vector = simd.load(&x[k]);
@@ -212,15 +203,15 @@ mod tests {
         (0..count).map(|at| (at as f32 * 0.731 + seed).sin()).collect()
     }
 
-    fn product<S: Simd, N: Numbers>(simd: S, x: &[f32], w: &[N::Unit], shape: [usize; 3]) -> Vec<f32> {
+    fn product<S: Simd, N: Numbers>(simd: S, x: &[f32], w: &[u8], shape: [usize; 3]) -> Vec<f32> {
         let [rows, cols, inputs] = shape;
         let mut out = vec![0.0; rows * cols];
-        let units = w.len() / cols;
+        let row = w.len() / cols;
         simd.vectorize(
             #[inline(always)]
             || {
-                let weights = Weights::<N> { data: w, stride: units, units };
-                dots(simd, Rows::new(x, inputs, 0, inputs), &weights, (rows, cols), |r, n, sums| {
+                let weights = Weights { data: w, row };
+                dots::<S, N>(simd, Rows::new(x, inputs, 0, inputs), weights, (rows, cols), |r, n, sums| {
                     for (out, sum) in out[r * cols..(r + 1) * cols][n..].iter_mut().zip(sums) {
                         *out = sum;
                     }
@@ -242,7 +233,6 @@ mod tests {
                     levels!(|simd| {
                         let shape = [rows, cols, inputs];
                         let all = [
-                            (product::<_, Own>(simd, &x, &w, shape), 4, &f32s),
                             (product::<_, F32>(simd, &x, &f32s, shape), 4, &f32s),
                             (product::<_, F16>(simd, &x, &f16s, shape), 16, &f16s),
                             (product::<_, Bf16>(simd, &x, &bf16s, shape), 2, &bf16s),
@@ -269,7 +259,7 @@ mod tests {
                                 &f16s,
                                 [1, cols, inputs],
                             );
-                            assert_eq!(alone, all[2].0[row * cols..][..cols]);
+                            assert_eq!(alone, all[1].0[row * cols..][..cols]);
                         }
                     });
                 }

@@ -180,6 +180,12 @@ impl Simd for Avx2 {
     }
 
     #[inline(always)]
+    fn prefetch(self, bytes: &[u8]) {
+        // SAFETY: a hint, which reads nothing.
+        unsafe { _mm_prefetch::<_MM_HINT_T0>(bytes.as_ptr().cast()) }
+    }
+
+    #[inline(always)]
     fn transpose(self, [a, b, c, d, e, f, g, h]: [__m256; LANES]) -> [__m256; LANES] {
         // SAFETY: `self` proves AVX.
         unsafe {

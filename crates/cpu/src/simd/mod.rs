@@ -70,6 +70,8 @@ pub(crate) trait Simd: Copy + Send + Sync + 'static {
     /// Pairs lane i with lane i + `stride` (1, 2 or 4; bit clear in i) and makes them their sum and difference.
     fn butterfly(self, stride: usize, a: Self::F32) -> Self::F32;
 
+    /// Asks for the cache line in which `bytes` begin, which will be read soon.
+    fn prefetch(self, bytes: &[u8]);
     /// Lane j of vector i becomes lane i of vector j.
     fn transpose(self, rows: [Self::F32; LANES]) -> [Self::F32; LANES] {
         let mut numbers = [[0.0; LANES]; LANES];

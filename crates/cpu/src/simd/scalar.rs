@@ -137,6 +137,9 @@ impl Simd for Scalar {
     }
 
     #[inline(always)]
+    fn prefetch(self, _: &[u8]) {}
+
+    #[inline(always)]
     fn splat_u32(self, value: u32) -> [u32; LANES] {
         [value; LANES]
     }
