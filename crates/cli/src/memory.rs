@@ -114,10 +114,28 @@ pub(crate) fn size(bytes: u64) -> String {
     }
 }
 
-/// The most memory that this process has had so far, where the system tells (Linux).
+/// The most memory that this process has had so far, or since [`reset_peak`], where the system tells (Linux).
 pub(crate) fn peak() -> Option<u64> {
+    status("VmHWM:")
+}
+
+/// The memory that this process has now, where the system tells (Linux).
+pub(crate) fn resident() -> Option<u64> {
+    status("VmRSS:")
+}
+
+/// Makes [`peak`] begin anew with what the process has now, where the system can (Linux); elsewhere, and where it
+/// may not, the peak stays that of the whole process.
+pub(crate) fn reset_peak() {
+    /// What proc(5) tells to write for it.
+    const PEAK: &str = "5";
+    let _ = std::fs::write("/proc/self/clear_refs", PEAK);
+}
+
+/// A line of what the system says of this process, in bytes.
+fn status(key: &str) -> Option<u64> {
     let status = std::fs::read_to_string("/proc/self/status").ok()?;
-    let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:"))?;
+    let line = status.lines().find_map(|line| line.strip_prefix(key))?;
     let kilobytes: u64 = line.trim().strip_suffix("kB")?.trim().parse().ok()?;
     Some(kilobytes * 1024)
 }

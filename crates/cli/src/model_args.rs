@@ -85,6 +85,17 @@ impl ModelArgs {
         }
     }
 
+    /// What it is called in records: the shape, or the model as it was asked for.
+    pub(crate) fn name(&self) -> String {
+        let model = self.model.as_ref().map(|model| model.display().to_string());
+        model.or_else(|| self.shape.clone()).unwrap_or_default()
+    }
+
+    /// Bits a weight and codebook of a random model; none of a checkpoint.
+    pub(crate) fn made_up(&self) -> Option<(Bits, Codebook)> {
+        self.shape.as_ref().map(|_| (self.bits, self.codebook))
+    }
+
     fn shape(&self, name: &str) -> Result<Shape> {
         let mut shape = match name.ends_with(".json") {
             true => Shape::from_config(Path::new(name))?,

@@ -80,7 +80,14 @@ impl Traffic {
         }
     }
 
-    fn plus(self, other: Traffic) -> Traffic {
+    /// Of so many alike.
+    pub(crate) fn times(self, count: f64) -> Traffic {
+        let Traffic { weights, cache, products } = self;
+        Traffic { weights: weights * count, cache: cache * count, products: products * count }
+    }
+
+    /// Of both together.
+    pub(crate) fn plus(self, other: Traffic) -> Traffic {
         Traffic {
             weights: self.weights + other.weights,
             cache: self.cache + other.cache,

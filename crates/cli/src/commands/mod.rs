@@ -38,7 +38,7 @@ pub(crate) enum Command {
 pub(crate) enum Verdict {
     /// As it should.
     Good,
-    /// Two things that should be equal are not.
+    /// Two things that should be equal are not, or a measurement missed a bar.
     Mismatch,
 }
 

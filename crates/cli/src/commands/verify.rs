@@ -15,6 +15,7 @@ use serde::Serialize;
 use super::Verdict;
 use crate::memory;
 use crate::model_args::{self, DeviceArgs, ModelArgs};
+use crate::profile::ProfileArgs;
 
 /// Runs every operation of a model on the device from the reference's inputs, for a prompt of random
 /// tokens and one token after it, and names the first operation that differs.
@@ -34,6 +35,9 @@ pub(crate) struct VerifyArgs {
     /// Tokens of the prompt; more than 64 take a second page of the cache
     #[arg(long, value_name = "N", default_value_t = 80, value_parser = clap::value_parser!(u32).range(1..))]
     tokens: u32,
+
+    #[command(flatten)]
+    profile: ProfileArgs,
 
     /// Print JSON
     #[arg(long)]
@@ -61,13 +65,14 @@ const SEED: u64 = 1;
 /// Runs the command.
 pub(crate) fn run(args: &VerifyArgs) -> Result<Verdict> {
     let Oracle::Reference = args.against;
+    let profile = args.profile.start();
     let model = args.model.open(Format::F16)?;
     let (tokens, context) = (args.tokens, model.facts.context);
     ensure!(
         tokens < context,
         "the model was made for {context} tokens of context, {tokens} and one after them are too many"
     );
-    let mut device = args.device.open()?;
+    let mut device = profile.watch(&model, args.device.open()?)?;
     // Both devices hold the whole model.
     let limits = Limits::one_window(tokens + 1, tokens);
     let planned = [&*device, &Reference::new()].map(|device| memory::plan(&model, device, &limits));
@@ -76,6 +81,7 @@ pub(crate) fn run(args: &VerifyArgs) -> Result<Verdict> {
     model_args::load(&model, &mut *device)?;
     let verification = Verification::of(&model, &mut *device, tokens)?;
     verification.print(args.json)?;
+    profile.finish()?;
     Ok(verification.verdict())
 }
 

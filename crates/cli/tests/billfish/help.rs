@@ -4,13 +4,13 @@ use crate::billfish;
 
 #[test]
 fn every_command_explains_itself_with_an_example() {
-    for command in ["run", "inspect", "eval", "verify"] {
+    for command in ["run", "inspect", "eval", "bench", "verify"] {
         let help = billfish(&format!("{command} --help")).text();
         assert!(help.contains(&format!("billfish {command} models/tiny-glm")), "{help}");
         assert!(help.contains("--shape"), "{help}");
     }
     let help = billfish("--help").text();
-    for command in ["run", "inspect", "eval", "verify", "pull", "list", "completions"] {
+    for command in ["run", "inspect", "eval", "bench", "verify", "pull", "list", "completions"] {
         assert!(help.contains(&format!("billfish {command} ")), "{help}");
     }
 }

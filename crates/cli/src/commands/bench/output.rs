@@ -126,6 +126,12 @@ pub(super) fn text(record: &Record, field: &str) -> String {
     record.get(field).and_then(Value::as_str).unwrap_or_default().to_owned()
 }
 
+/// Bytes of a record in MB, or nothing if it has none.
+pub(super) fn megabytes(record: &Record, field: &str) -> String {
+    let bytes = record.get(field).and_then(Value::as_f64);
+    bytes.map_or_else(String::new, |bytes| format!("{:.1}", bytes / 1e6))
+}
+
 /// A share of a record in percent.
 pub(super) fn percent(record: &Record, field: &str) -> String {
     record

@@ -14,11 +14,13 @@ use engine::score::{self, Window};
 use engine::{Engine, Limits};
 use indicatif::ProgressBar;
 use model::{BuildOptions, Model};
+use program::Device;
 use serde::Serialize;
 
 use self::divergence::{Divergence, Summary, log_softmax};
 use super::Verdict;
 use crate::model_args::{self, CacheArgs, DeviceArgs, ModelArgs};
+use crate::profile::ProfileArgs;
 use crate::report::Usage;
 use crate::{fetch, memory, progress};
 
@@ -61,6 +63,9 @@ pub(crate) struct EvalArgs {
     #[arg(long, value_name = "BETTER")]
     against: Option<PathBuf>,
 
+    #[command(flatten)]
+    profile: ProfileArgs,
+
     /// Print JSON
     #[arg(long)]
     json: bool,
@@ -96,11 +101,12 @@ pub(crate) fn run(args: &EvalArgs) -> Result<Verdict> {
     }
     let text = std::fs::read_to_string(&args.text).with_context(|| args.text.display().to_string())?;
     ensure!(!text.trim().is_empty(), "{}: holds nothing but white space", args.text.display());
+    let profile = args.profile.start();
     let model = args.model.open(args.cache.kv_cache_dtype)?;
     let tokens = documents::tokens(&text, &model, args.max_tokens as usize)?;
     let predicted = tokens.len().saturating_sub(1).min(args.max_tokens as usize);
     ensure!(predicted > 0, "{}: a text of at least two tokens is needed", args.text.display());
-    let mut engine = args.start(&model)?;
+    let mut engine = args.start(&model, profile.watch(&model, args.device.open()?)?)?;
     let mut better = args.start_better(&model, &text, &tokens)?;
 
     let start = Instant::now();
@@ -126,12 +132,13 @@ pub(crate) fn run(args: &EvalArgs) -> Result<Verdict> {
     };
     ensure!(evaluation.perplexity.is_finite(), "the model gives no finite probability to some token");
     evaluation.print(args.json)?;
+    profile.finish()?;
     Ok(Verdict::Good)
 }
 
 impl EvalArgs {
     /// An engine for one window at a time.
-    fn start(&self, model: &Model) -> Result<Engine> {
+    fn start(&self, model: &Model, device: Box<dyn Device>) -> Result<Engine> {
         if self.window > model.facts.context {
             let context = model.facts.context;
             bail!(
@@ -140,7 +147,6 @@ impl EvalArgs {
             );
         }
         let limits = Limits::one_window(self.window, self.chunk.unwrap_or(self.window));
-        let device = self.device.open()?;
         let planned = memory::plan(model, &*device, &limits)?.total;
         memory::require(planned, "a smaller --chunk or --window takes less")?;
         model_args::start(model, device, limits)
@@ -157,7 +163,7 @@ impl EvalArgs {
             "{}: its tokens are not the model's, so that the two cannot be compared",
             folder.display()
         );
-        self.start(&better).map(Some)
+        self.start(&better, self.device.open()?).map(Some)
     }
 }
 

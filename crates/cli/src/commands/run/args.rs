@@ -11,6 +11,7 @@ use model::{Model, Specials, Tokenizer};
 use super::sampling::{EndingArgs, SamplingArgs};
 use super::screen::Shown;
 use crate::model_args::{CacheArgs, DeviceArgs, ModelArgs};
+use crate::profile::ProfileArgs;
 use crate::report::Usage;
 
 /// Talks to a model, asks it one thing, or lets it continue a text.
@@ -45,6 +46,9 @@ pub(crate) struct RunArgs {
     /// Continue the text as it is: no chat template, and special tokens such as <|user|> in it are plain characters
     #[arg(long)]
     raw: bool,
+
+    #[command(flatten)]
+    pub(super) profile: ProfileArgs,
 
     /// Say on stderr how fast it was and how much memory it took
     #[arg(long, short)]

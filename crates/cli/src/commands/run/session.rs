@@ -15,6 +15,7 @@ use super::args::RunArgs;
 use super::sampling::Use;
 use crate::memory;
 use crate::model_args;
+use crate::profile::Profile;
 use crate::report::note;
 
 /// The model and its sequence, whose cache is kept from one answer to the next.
@@ -37,10 +38,11 @@ impl<'a> Session<'a> {
         (model, tokenizer): (&Model, &'a Tokenizer),
         prompt: &[u32],
         usage: Use,
+        profile: &Profile,
     ) -> Result<Session<'a>> {
         let sampling = args.sampling.resolve(&model.facts, usage)?;
         let ending = args.ending.resolve(&model.facts, usage)?;
-        let device = args.device.open()?;
+        let device = profile.watch(model, args.device.open()?)?;
         let context = memory::context(model, &*device, args.ctx_size)?;
         if prompt.len() > context as usize {
             return Err(engine::Error::PromptTooLong { prompt: prompt.len(), context }.into());

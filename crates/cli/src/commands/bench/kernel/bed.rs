@@ -56,6 +56,8 @@ pub(super) struct Bed {
     program: Program,
     inputs: Vec<(Val, Vec<f32>)>,
     geometry: Geometry,
+    /// What the device planned to take.
+    pub(super) planned: program::Memory,
 }
 
 /// Rows of a step that fills caches.
@@ -77,7 +79,7 @@ impl Bed {
         let id = device.prepare(program, &options)?;
         let mut random = SplitMix64::new(2);
         let inputs = fills.into_iter().map(|(val, fill)| (val, numbers(val, fill, tokens, &mut random)));
-        Ok(Bed { device, id, program: program.clone(), inputs: inputs.collect(), geometry })
+        Ok(Bed { device, id, program: program.clone(), inputs: inputs.collect(), geometry, planned })
     }
 
     /// The device's name.

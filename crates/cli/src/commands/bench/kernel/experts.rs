@@ -10,20 +10,20 @@ use super::{Common, Fill, Geometry, Measurement, Recording, Stopwatch};
 use crate::commands::bench::output::{self, Column, number, percent, text};
 use crate::traffic::distinct_experts;
 
-/// The sizes of a layer of experts. The defaults are GLM-4.7-Flash's without its shared expert.
+/// The sizes of a layer of experts.
 #[derive(Clone, Debug, Args)]
 pub(in crate::commands::bench) struct LayerArgs {
-    /// Columns of a row
-    #[arg(long, value_name = "N", default_value_t = 2048, value_parser = clap::value_parser!(u32).range(1..=65_536))]
-    pub(in crate::commands::bench) hidden: u32,
+    /// Columns of a row [default: of a model with as many experts]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=65_536))]
+    hidden: Option<u32>,
 
-    /// Columns between up and down of an expert
-    #[arg(long, value_name = "N", default_value_t = 1536, value_parser = clap::value_parser!(u32).range(1..=65_536))]
-    pub(in crate::commands::bench) width: u32,
+    /// Columns between up and down of an expert [default: of a model with as many experts]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=65_536))]
+    width: Option<u32>,
 
     /// Columns between up and down of an expert that every row uses; 0 is none
     #[arg(long, value_name = "N", default_value_t = 0, value_parser = clap::value_parser!(u32).range(..=65_536))]
-    pub(in crate::commands::bench) shared: u32,
+    shared: u32,
 
     /// Bits a weight: 1 to 8, or 1.5, 2.5, 3.5 with mul1
     #[arg(long, value_name = "K", default_value = "4")]
@@ -115,13 +115,13 @@ const COLUMNS: [Column; 10] = [
 /// Runs `experts`.
 pub(super) fn run(args: &ExpertsArgs) -> Result<()> {
     let stopwatch = Stopwatch::new(&args.common);
-    let LayerArgs { hidden, width, bits, codebook, .. } = args.layer;
     let mut records = Vec::new();
     for choice in args.experts.iter().copied() {
         for rows in args.rows.iter().copied() {
-            let measurement = args.layer.of(choice)?.measure(&stopwatch, rows)?;
-            let Choice { experts, top_k } = choice;
-            let (bits, codebook) = (bits.as_f32(), codebook.name());
+            let layer = args.layer.of(choice)?;
+            let measurement = layer.measure(&stopwatch, rows)?;
+            let Layer { experts, top_k, hidden, width, .. } = layer;
+            let (bits, codebook) = (args.layer.bits.as_f32(), args.layer.codebook.name());
             let row =
                 Row { test: "experts", experts, top_k, hidden, width, bits, codebook, rows, measurement };
             records.push(output::record(&row)?);
@@ -136,6 +136,14 @@ impl LayerArgs {
         let LayerArgs { hidden, width, shared, bits, codebook } = *self;
         super::allowed(codebook, bits)?;
         let Choice { experts, top_k } = choice;
+        let usual = match (experts, top_k) {
+            // Qwen3-30B-A3B, Step-3.5-Flash, Qwen3-Next-80B-A3B; GLM-4.7-Flash.
+            (128, 8) => (2048, 768),
+            (288, 8) => (4096, 1280),
+            (512, 10) => (2048, 512),
+            _ => (2048, 1536),
+        };
+        let (hidden, width) = (hidden.unwrap_or(usual.0), width.unwrap_or(usual.1));
         let shared = (shared > 0).then_some(shared);
         Ok(Layer { experts, top_k, hidden, width, shared, storage: Storage::Exl3 { bits, codebook } })
     }

@@ -18,14 +18,15 @@ use exl3::{Bits, Codebook};
 
 use self::bed::{Bed, Geometry};
 use self::elementwise::Elementwise;
+pub(super) use self::experts::{Choice, Layer, LayerArgs};
 use self::recording::{Fill, Recording};
 use super::output::{self, Column, Format, Record};
 use super::statistics::{deviation, median};
 use crate::commands::Verdict;
-use crate::machine;
 use crate::model_args::DeviceArgs;
 use crate::report::Usage;
 use crate::traffic::{StepShape, Traffic};
+use crate::{machine, memory};
 
 /// Times one operation alone, through the same calls as a whole model.
 ///
@@ -79,7 +80,7 @@ enum Kernel {
 
 /// What all kernels have in common.
 #[derive(Clone, Debug, Args)]
-struct Common {
+pub(super) struct Common {
     #[command(flatten)]
     device: DeviceArgs,
 
@@ -94,7 +95,7 @@ struct Common {
 
     /// How results are printed; json is one object where one size was asked for, and a list of several
     #[arg(long, short, value_enum, value_name = "FORMAT", default_value_t = Format::Md)]
-    output: Format,
+    pub(super) output: Format,
 }
 
 /// Never more operations in a step: those on values alone would never fill the memory asked for.
@@ -102,9 +103,9 @@ const MOST_COPIES: usize = 512;
 
 /// What was measured of one operation.
 #[derive(Clone, Debug, Serialize)]
-struct Measurement {
+pub(super) struct Measurement {
     /// Microseconds of one operation, the median over the samples.
-    us: f64,
+    pub(super) us: f64,
     /// Their standard deviation.
     stddev_us: f64,
     /// All of them.
@@ -123,10 +124,27 @@ struct Measurement {
     copies: usize,
     /// Bytes of all weights and caches that a step goes through.
     rotated_bytes: f64,
+    #[serde(flatten)]
+    memory: MemoryUse,
     device: String,
     threads: usize,
     machine: String,
     commit: &'static str,
+}
+
+/// What the process took. What was measured is null where the system does not tell.
+#[derive(Clone, Debug, Serialize)]
+struct MemoryUse {
+    /// Before anything was made.
+    memory_before_bytes: Option<u64>,
+    /// The most while it was timed.
+    peak_memory_bytes: Option<u64>,
+    /// After everything was gone again.
+    memory_after_bytes: Option<u64>,
+    /// What the device planned for weights, caches and scratch, beside what there was before.
+    planned_memory_bytes: u64,
+    /// Of that for the values and the work space of a step.
+    scratch_bytes: u64,
 }
 
 /// Runs the command.
@@ -149,14 +167,14 @@ pub(crate) fn run(args: &KernelArgs) -> Result<Verdict> {
 }
 
 /// What times operations of one kind after another.
-struct Stopwatch<'a> {
+pub(super) struct Stopwatch<'a> {
     common: &'a Common,
     machine: String,
     read_bandwidth: Option<f64>,
 }
 
 impl Stopwatch<'_> {
-    fn new(common: &Common) -> Stopwatch<'_> {
+    pub(super) fn new(common: &Common) -> Stopwatch<'_> {
         let read_bandwidth = common.device.read_bandwidth();
         Stopwatch { common, machine: machine::name(), read_bandwidth }
     }
@@ -179,10 +197,22 @@ impl Stopwatch<'_> {
         let values = recording.value_bytes(geometry.tokens()) as f64;
         let counted = if weights + cache > values { weights + cache } else { values };
 
+        memory::reset_peak();
+        let memory_before_bytes = memory::resident();
         let mut bed = Bed::new(self.common.device.open()?, recording, geometry)?;
         bed.pass()?;
         bed.check()?;
         let times: Vec<Duration> = (0..self.common.repetitions).map(|_| bed.pass()).collect::<Result<_>>()?;
+        let (device, planned) = (bed.device().to_owned(), bed.planned);
+        let peak_memory_bytes = memory::peak();
+        drop(bed);
+        let memory = MemoryUse {
+            memory_before_bytes,
+            peak_memory_bytes,
+            memory_after_bytes: memory::resident(),
+            planned_memory_bytes: planned.weights + planned.cache + planned.scratch,
+            scratch_bytes: planned.scratch,
+        };
         let samples_us: Vec<f64> =
             times.iter().map(|time| time.as_secs_f64() * 1e6 / copies as f64).collect();
         let us = median(&samples_us);
@@ -199,7 +229,8 @@ impl Stopwatch<'_> {
             bytes: counted / copies as f64,
             copies,
             rotated_bytes: weights + cache,
-            device: bed.device().to_owned(),
+            memory,
+            device,
             threads: self.common.device.threads(),
             machine: self.machine.clone(),
             commit: machine::COMMIT,
