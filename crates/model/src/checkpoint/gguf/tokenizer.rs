@@ -14,7 +14,7 @@ const CONTROL: u64 = 3;
 /// The kind of a token that is read whole wherever it stands, and is text.
 const USER_DEFINED: u64 = 4;
 
-/// The `tokenizer.json` of byte-level pairs with SmolLM's rules of where a text is cut first: digits one by one,
+/// The `tokenizer.json` of byte-level pairs with `SmolLM`'s rules of where a text is cut first: digits one by one,
 /// then as GPT-2 does.
 ///
 /// # Errors
