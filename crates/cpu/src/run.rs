@@ -71,7 +71,7 @@ impl Run<'_> {
                 self.attend_mla(simd, (*q, *cache, *up), shape, *out);
             }
             Op::Route { logits, bias, how, ids, gates } => {
-                self.route(*logits, (how, *bias), (*ids, *gates));
+                self.route(simd, *logits, (how, *bias), (*ids, *gates));
             }
             Op::Experts { x, ids, gates, experts, shared, act, out } => {
                 let layer = Layer { weights: self.weights, experts, shared: shared.as_ref(), act: *act };
@@ -155,14 +155,20 @@ impl Run<'_> {
         attend_mla::attend_mla(simd, self.pool, q, values.write(out), room);
     }
 
-    fn route(&mut self, logits: Val, (how, bias): (&Routing, Option<WeightId>), (ids, gates): (Val, Val)) {
+    fn route<S: Simd>(
+        &mut self,
+        simd: S,
+        logits: Val,
+        (how, bias): (&Routing, Option<WeightId>),
+        (ids, gates): (Val, Val),
+    ) {
         let mut values = self.values.lend();
         let Workspace { shared, tokens, chosen, .. } = &mut *self.workspace;
         let identity = Identity { tokens, positions: self.step.positions, chosen };
         let logits = values.columns(logits.into());
         let bias = bias.map(|bias| self.weights.vector(bias));
         let results = (values.write(ids), values.write(gates));
-        route::route((logits, identity), (how, bias), results, shared.numbers_mut());
+        route::route(simd, (logits, identity), (how, bias), results, shared.numbers_mut());
     }
 
     fn experts<S: Simd>(

@@ -26,6 +26,9 @@ pub(crate) const ROWS: usize = 128;
 /// Columns of a task with plain numbers.
 const DENSE_WIDTH: usize = 32;
 
+/// Rows of a task with plain numbers where there are few columns; a multiple of what is multiplied together.
+const FEW_DENSE_ROWS: usize = 24;
+
 /// Rows and columns of a task that turns inputs.
 pub(crate) const TURN: (usize, usize) = (4, 2048);
 
@@ -69,17 +72,17 @@ pub(crate) fn linear<S: Simd>(
     let mut blocks = Blocks::default();
     let mut inputs = [None; MOST_TARGETS];
     for (target, input) in targets.iter_mut().zip(&mut inputs) {
-        let (width, x) = match target.matrix {
+        let (width, height, x) = match target.matrix {
             Matrix::Codes(codes) => {
                 let cols = padded(codes.inputs);
                 let (turned, after) = rest.split_at(rows * spaced(cols));
                 rest = after;
-                (BLOCK, Rows::new(turned, spaced(cols), 0, cols))
+                (BLOCK, ROWS, Rows::new(turned, spaced(cols), 0, cols))
             }
-            Matrix::Dense(_) => (DENSE_WIDTH, x),
+            Matrix::Dense(dense) => (DENSE_WIDTH, dense_rows(dense.out, rows, pool.threads()), x),
         };
         *input = Some((target.matrix, x));
-        blocks.push(target.out, Columns::dense(target.matrix.out(), width), Cut::Every(ROWS));
+        blocks.push(target.out, Columns::dense(target.matrix.out(), width), Cut::Every(height));
     }
     for_each_block(pool, blocks, scratch, |mut block, scratch| {
         let Some((matrix, x)) = inputs[block.matrix] else { return };
@@ -91,6 +94,12 @@ pub(crate) fn linear<S: Simd>(
             out.copy_from_slice(&acc[..out.len()]);
         }
     });
+}
+
+/// Rows of a task with plain numbers: fewer where a narrow matrix, as a router's, would leave threads idle.
+fn dense_rows(out: usize, rows: usize, threads: usize) -> usize {
+    let tasks = out.div_ceil(DENSE_WIDTH) * rows.div_ceil(ROWS);
+    if tasks < 4 * threads { FEW_DENSE_ROWS } else { ROWS }
 }
 
 /// Turns the rows of x for each weight that is stored as codes, one after the other in `shared`.

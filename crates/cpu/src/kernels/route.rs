@@ -1,11 +1,13 @@
 //! Chooses experts for each row, as [`Routing`] says.
 //!
-//! One thread: some experts' worth of comparisons a row. Traffic: 4 bytes an expert and row.
+//! One thread: scores in vectors, and for each chosen expert a run of comparisons of whole numbers, some 0.1 us
+//! a row of 32 experts. Traffic: 4 bytes an expert and row.
 
 use program::routing::hashed_experts;
 use program::{Gates, Groups, Routing, Score};
 
 use super::{Rows, Work};
+use crate::simd::{LANES, Simd, math};
 
 /// The work space of [`route`]: scores and keys of experts, and what groups are worth.
 pub(crate) fn work(how: &Routing) -> Work {
@@ -25,7 +27,8 @@ pub(crate) struct Identity<'a> {
 }
 
 /// Writes the chosen experts of each row, best first, and their gates.
-pub(crate) fn route(
+pub(crate) fn route<S: Simd>(
+    simd: S,
     (logits, rows): (Rows<'_>, Identity<'_>),
     (how, bias): (&Routing, Option<&[f32]>),
     (ids, gates): (&mut [f32], &mut [f32]),
@@ -41,18 +44,24 @@ pub(crate) fn route(
             hashed_experts(rows.tokens[row], rows.positions[row], layer, how.experts, chosen);
             gates.fill(1.0);
         } else {
-            score(logits.row(row), how.score, scores);
-            keys.copy_from_slice(scores);
-            for (key, bias) in keys.iter_mut().zip(bias.unwrap_or_default()) {
-                *key += bias;
-            }
-            if let Some(groups) = how.groups {
-                rule_out(keys, groups, &mut worths[..groups.count as usize]);
-            }
-            for (expert, gate) in chosen.iter_mut().zip(&mut *gates) {
-                let best = take_best(keys);
-                (*expert, *gate) = (best as u32, scores[best]);
-            }
+            let logits = logits.row(row);
+            simd.vectorize(
+                #[inline(always)]
+                || {
+                    score(simd, logits, how.score, scores);
+                    keys.copy_from_slice(scores);
+                    for (key, bias) in keys.iter_mut().zip(bias.unwrap_or_default()) {
+                        *key += bias;
+                    }
+                    if let Some(groups) = how.groups {
+                        rule_out(keys, groups, &mut worths[..groups.count as usize]);
+                    }
+                    for (expert, gate) in chosen.iter_mut().zip(&mut *gates) {
+                        let best = take_best(keys);
+                        (*expert, *gate) = (best as u32, scores[best]);
+                    }
+                },
+            );
         }
         for (id, expert) in ids.iter_mut().zip(&*chosen) {
             *id = *expert as f32;
@@ -65,23 +74,44 @@ pub(crate) fn route(
     }
 }
 
-fn score(logits: &[f32], score: Score, scores: &mut [f32]) {
+#[inline(always)]
+fn score<S: Simd>(simd: S, logits: &[f32], score: Score, scores: &mut [f32]) {
+    let one = simd.splat(1.0);
     match score {
         Score::Softmax => {
-            let best = logits.iter().copied().fold(f32::NEG_INFINITY, f32::max);
-            for (score, logit) in scores.iter_mut().zip(logits) {
-                *score = (logit - best).exp();
-            }
+            let best = simd.splat(largest(simd, logits));
+            math::map(
+                simd,
+                logits,
+                scores,
+                #[inline(always)]
+                |logit| math::exp(simd, simd.sub(logit, best)),
+            );
             let sum = scores.iter().map(|score| f64::from(*score)).sum::<f64>() as f32;
             scores.iter_mut().for_each(|score| *score /= sum);
         }
         Score::Sigmoid => {
-            for (score, logit) in scores.iter_mut().zip(logits) {
-                *score = 1.0 / (1.0 + (-logit).exp());
-            }
+            math::map(
+                simd,
+                logits,
+                scores,
+                #[inline(always)]
+                |logit| simd.div(one, simd.add(one, math::exp(simd, simd.sub(simd.splat(0.0), logit)))),
+            );
         }
         Score::Hash { .. } => scores.fill(1.0),
     }
+}
+
+/// The largest number that is none of NaN; minus infinity if there is none.
+#[inline(always)]
+fn largest<S: Simd>(simd: S, numbers: &[f32]) -> f32 {
+    let (vectors, rest) = numbers.as_chunks::<LANES>();
+    let mut largest = simd.splat(f32::NEG_INFINITY);
+    for vector in vectors {
+        largest = simd.max(simd.load(vector), largest);
+    }
+    rest.iter().copied().fold(simd.largest(largest), f32::max)
 }
 
 /// Makes the keys of all groups but the best ones minus infinity. `worths` is room for a number a group.
@@ -108,21 +138,27 @@ fn rule_out(keys: &mut [f32], groups: Groups, worths: &mut [f32]) {
     }
 }
 
-/// The index of the largest key, the lowest of equal ones; its key becomes the smallest there is.
+/// The index of the largest key in the total order, the lowest of equal ones; its key becomes the smallest
+/// there is.
+#[inline(always)]
 fn take_best(keys: &mut [f32]) -> usize {
-    let mut best = 0;
-    for (index, key) in keys.iter().enumerate() {
-        if key.total_cmp(&keys[best]).is_gt() {
-            best = index;
-        }
-    }
+    let largest = keys.iter().map(|key| rank(*key)).max().unwrap_or(i32::MIN);
+    let best = keys.iter().position(|key| rank(*key) == largest).unwrap_or(0);
     keys[best] = LEAST;
     best
+}
+
+/// A whole number whose order is [`f32::total_cmp`]'s: the magnitude of a negative number counts down.
+#[inline(always)]
+fn rank(key: f32) -> i32 {
+    let bits = key.to_bits().cast_signed();
+    bits ^ (((bits >> 31).cast_unsigned() >> 1).cast_signed())
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::simd::scalar::Scalar;
 
     fn chosen(logits: &[f32], bias: Option<&[f32]>, how: &Routing) -> (Vec<f32>, Vec<f32>) {
         let experts = logits.len();
@@ -130,7 +166,7 @@ mod tests {
         let identity = Identity { tokens: &[5], positions: &[9], chosen: &mut vec![0; experts] };
         let logits = Rows::new(logits, experts, 0, experts);
         let mut shared = vec![0.0; work(how).shared];
-        route((logits, identity), (how, bias), (&mut ids, &mut gates), &mut shared);
+        route(Scalar, (logits, identity), (how, bias), (&mut ids, &mut gates), &mut shared);
         (ids, gates)
     }
 
@@ -166,6 +202,15 @@ mod tests {
         // With a bias of -2 every key is negative, and no expert of another group must look better.
         assert_eq!(chosen(&logits, Some(&[-2.0; 6]), &within(3, 1)).0, [4.0, 5.0]);
         assert_eq!(chosen(&logits, Some(&[-2.0, -2.0, -5.0, -2.0, -5.0, -5.0]), &within(3, 1)).0, [0.0, 1.0]);
+    }
+
+    #[test]
+    fn ranks_are_in_the_total_order() {
+        let nan = f32::NAN;
+        let keys = [LEAST, -nan, f32::NEG_INFINITY, -2.0, -1e-40, -0.0, 0.0, 1e-40, 1.0, f32::INFINITY, nan];
+        assert!(keys.is_sorted_by(|a, b| a.total_cmp(b).is_le()));
+        assert!(keys.is_sorted_by(|a, b| rank(*a) <= rank(*b)) && rank(LEAST) == i32::MIN);
+        assert!(rank(-0.0) < rank(0.0));
     }
 
     #[test]

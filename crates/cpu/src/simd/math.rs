@@ -49,6 +49,18 @@ pub(crate) fn zip<S: Simd>(
     }
 }
 
+/// `out[i] = f(a[i])`; numbers beyond the last whole vector go through `f` in a padded one.
+#[inline(always)]
+pub(crate) fn map<S: Simd>(simd: S, a: &[f32], out: &mut [f32], f: impl Fn(S::F32) -> S::F32) {
+    zip(
+        simd,
+        (a, a),
+        out,
+        #[inline(always)]
+        |a, _| f(a),
+    );
+}
+
 /// All lanes added up, in the order of [`Simd::sums`].
 #[inline(always)]
 pub(crate) fn sum<S: Simd>(simd: S, a: S::F32) -> f32 {

@@ -24,9 +24,15 @@ pub(super) fn cases(format: Format) -> Vec<Case> {
         cases.push(case("of several sequences in one step", several_sequences));
         cases.push(case("of two sequences that share a page", shared_pages));
         cases.push(case("past the last page is refused", past_the_last_page));
+        if attention.query().cols <= SMALL {
+            cases.push(case("over a prompt of many rows", long_prompt));
+        }
     }
     cases
 }
+
+/// Columns of a query that many rows may have.
+const SMALL: u32 = 128;
 
 /// One attention operation and the writes of its cache.
 #[derive(Clone, Copy)]
@@ -182,6 +188,16 @@ fn first_steps(subject: &mut Subject<'_>, attention: &Attention) -> Check {
         trial.compare(&Batch::rows(rows), &attention.inputs(rows, &mut random))?;
     }
     Ok(())
+}
+
+/// More rows than a device is likely to take at once, and a few more over what they cached.
+fn long_prompt(subject: &mut Subject<'_>, attention: &Attention) -> Check {
+    let rows = 577;
+    let setup = Setup { tokens: rows, ..attention.setup() };
+    let mut trial = subject.trial(&setup)?;
+    let inputs = attention.inputs(rows + 40, &mut SplitMix64::new(39));
+    trial.compare(&Batch::rows(rows), &rows_of(&inputs, 0, rows))?;
+    trial.compare(&next_rows(&pages_for(rows + 40), rows, 40), &rows_of(&inputs, rows, rows + 40))
 }
 
 fn chunks(subject: &mut Subject<'_>, attention: &Attention) -> Check {

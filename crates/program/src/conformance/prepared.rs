@@ -17,6 +17,8 @@ pub(super) struct Setup {
     pub(super) caches: Vec<CacheSpec>,
     /// Pages to reserve, the scratch page included.
     pub(super) pages: u32,
+    /// The most rows of a step.
+    pub(super) tokens: u32,
     /// [`Options::deterministic`].
     pub(super) deterministic: bool,
 }
@@ -37,6 +39,7 @@ impl Default for Setup {
             weights: Vec::new(),
             caches: Vec::new(),
             pages: PAGES,
+            tokens: SIZE.tokens,
             deterministic: false,
         }
     }
@@ -73,9 +76,10 @@ impl Prepared {
         for (id, part, tensor) in &setup.weights {
             device.upload(*id, *part, tensor.clone()).map_err(said("upload"))?;
         }
-        let size = CacheSize { pages: setup.pages, slots: SLOTS };
-        device.reserve(&setup.caches, size).map_err(said("reserve"))?;
-        let options = Options { deterministic: setup.deterministic, ..Options::new(SIZE) };
+        let caches = CacheSize { pages: setup.pages, slots: SLOTS };
+        device.reserve(&setup.caches, caches).map_err(said("reserve"))?;
+        let size = Size { tokens: setup.tokens, ..SIZE };
+        let options = Options { deterministic: setup.deterministic, ..Options::new(size) };
         let mut programs = Vec::new();
         for program in &setup.programs {
             let id = device.prepare(program, &options).map_err(said("prepare"))?;
