@@ -56,9 +56,9 @@ fn what_looks_like_a_control_token_in_a_question_is_text() {
 
 #[test]
 fn reasoning_is_left_out_where_no_person_looks_and_shown_where_asked_for() {
-    let question = "Continue the story: Once upon a time there was a king.";
-    let hidden = ask(question, "-n 400");
-    let shown = ask(question, "-n 400 --reasoning show").text();
+    let question = "Continue the story: Once upon a time";
+    let hidden = ask(question, "-n 60");
+    let shown = ask(question, "-n 60 --reasoning show").text();
     let (thoughts, answer) = shown.strip_prefix("<think>\n").unwrap().split_once("\n</think>\n\n").unwrap();
     assert!(!thoughts.is_empty() && !answer.is_empty(), "{shown}");
     assert_eq!(hidden.text(), answer);
