@@ -19,6 +19,8 @@ pub(super) struct Setup {
     pub(super) pages: u32,
     /// [`Options::deterministic`].
     pub(super) deterministic: bool,
+    /// Rows of the largest step.
+    pub(super) tokens: u32,
 }
 
 /// The pages that most cases reserve.
@@ -38,6 +40,7 @@ impl Default for Setup {
             caches: Vec::new(),
             pages: PAGES,
             deterministic: false,
+            tokens: SIZE.tokens,
         }
     }
 }
@@ -75,7 +78,8 @@ impl Prepared {
         }
         let size = CacheSize { pages: setup.pages, slots: SLOTS };
         device.reserve(&setup.caches, size).map_err(said("reserve"))?;
-        let options = Options { deterministic: setup.deterministic, ..Options::new(SIZE) };
+        let size = Size { tokens: setup.tokens, ..SIZE };
+        let options = Options { deterministic: setup.deterministic, ..Options::new(size) };
         let mut programs = Vec::new();
         for program in &setup.programs {
             let id = device.prepare(program, &options).map_err(said("prepare"))?;
