@@ -124,9 +124,10 @@ impl DeviceArgs {
     /// If the device cannot be had on this machine.
     pub(crate) fn open(&self) -> Result<Box<dyn Device>> {
         Ok(match self.device {
-            DeviceKind::Cpu => {
-                Box::new(Cpu::new(CpuOptions { threads: self.threads.map(usize::from), simd: None })?)
-            }
+            DeviceKind::Cpu => Box::new(Cpu::new(CpuOptions {
+                threads: self.threads.map(usize::from),
+                ..CpuOptions::default()
+            })?),
             DeviceKind::Reference => Box::new(Reference::new()),
         })
     }

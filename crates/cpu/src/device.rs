@@ -11,6 +11,7 @@ use program::{
 use crate::cache::{self, Caches};
 use crate::check::check;
 use crate::cores;
+use crate::kernels::inputs::Activations;
 use crate::needs::{Needs, stored_in, weight_bytes};
 use crate::pool::Pool;
 use crate::run::Run;
@@ -26,12 +27,15 @@ pub struct CpuOptions {
     pub threads: Option<usize>,
     /// Vector instructions; the best of this processor if none.
     pub simd: Option<SimdLevel>,
+    /// In which numbers rows are multiplied with trellis codes.
+    pub activations: Activations,
 }
 
 /// The processor as a place to run programs.
 pub struct Cpu {
     name: String,
     instructions: Instructions,
+    activations: Activations,
     pool: Pool,
     weights: Weights,
     caches: Caches,
@@ -73,6 +77,7 @@ impl Cpu {
         Ok(Cpu {
             name: format!("cpu ({}, {threads} thread{plural})", instructions.level()),
             instructions,
+            activations: options.activations,
             pool,
             weights: Weights::default(),
             caches: Caches::none(),
@@ -139,6 +144,7 @@ impl Cpu {
             workspace: &mut self.workspace,
             step,
             deterministic: options.deterministic,
+            activations: self.activations,
         };
         for op in &program.ops {
             run.op(simd, op)?;

@@ -24,7 +24,7 @@
 //! use cpu::{Cpu, CpuOptions, SimdLevel};
 //! use program::Device;
 //!
-//! let cpu = Cpu::new(CpuOptions { threads: Some(1), simd: Some(SimdLevel::Scalar) })?;
+//! let cpu = Cpu::new(CpuOptions { threads: Some(1), simd: Some(SimdLevel::Scalar), ..CpuOptions::default() })?;
 //! assert_eq!(cpu.name(), "cpu (scalar, 1 thread)");
 //! # Ok::<(), program::Error>(())
 //! ```
@@ -48,4 +48,5 @@ mod weights;
 mod workspace;
 
 pub use device::{Cpu, CpuOptions};
+pub use kernels::inputs::Activations;
 pub use simd::SimdLevel;

@@ -9,6 +9,7 @@ use crate::cache::Caches;
 use crate::kernels::attend_mla::{Attention, Room};
 use crate::kernels::attention::Places;
 use crate::kernels::experts::{Choice, Layer};
+use crate::kernels::inputs::{Activations, Forms};
 use crate::kernels::linear::{MOST_TARGETS, Target};
 use crate::kernels::route::Identity;
 use crate::kernels::{
@@ -31,6 +32,7 @@ pub(crate) struct Run<'a> {
     pub(crate) step: &'a Step<'a>,
     /// [`program::Options::deterministic`].
     pub(crate) deterministic: bool,
+    pub(crate) activations: Activations,
 }
 
 impl Run<'_> {
@@ -74,7 +76,13 @@ impl Run<'_> {
                 self.route(simd, *logits, (how, *bias), (*ids, *gates));
             }
             Op::Experts { x, ids, gates, experts, shared, act, out } => {
-                let layer = Layer { weights: self.weights, experts, shared: shared.as_ref(), act: *act };
+                let layer = Layer {
+                    weights: self.weights,
+                    experts,
+                    shared: shared.as_ref(),
+                    act: *act,
+                    forms: self.forms(),
+                };
                 return self.experts(simd, layer, (*x, *ids, *gates), *out);
             }
             Op::ActMul { gate, up, act, out } => {
@@ -119,9 +127,14 @@ impl Run<'_> {
         add::add(simd, self.pool, terms, values.write(out), out.cols as usize);
     }
 
+    fn forms(&self) -> Forms {
+        Forms { activations: self.activations, deterministic: self.deterministic }
+    }
+
     fn linear<S: Simd>(&mut self, simd: S, x: Cols, to: &[(WeightId, Val)]) {
+        let forms = self.forms();
         let mut values = self.values.lend();
-        let input = (values.columns(x), values.rows(x.val));
+        let input = (values.columns(x), values.rows(x.val), forms);
         let mut targets: [Target<'_>; MOST_TARGETS] = array::from_fn(|index| match to.get(index) {
             Some((weight, out)) => {
                 Target { matrix: self.weights.matrix(*weight, 0), out: values.write(*out) }

@@ -1,13 +1,16 @@
 //! Weights as they were uploaded: checked once, and kept without a copy where the host's bytes can be.
 
 use bytes::Bytes;
-use exl3::hadamard::{BLOCK, padded};
+use exl3::hadamard::padded;
 use exl3::tile::TILE;
 use exl3::{Bits, Codebook, Embedding, EmbeddingParts, Linear, LinearParts};
 use half::f16;
 use program::{Dtype, Error, HostTensor, Kind, Result, WeightId};
 
+use crate::kernels::inputs::arranged;
 use crate::kernels::linear::Stored;
+use crate::kernels::tile::{BEFORE, width};
+use crate::simd::Simd;
 
 /// All weights by id and part.
 #[derive(Default)]
@@ -46,6 +49,8 @@ pub(crate) struct Codes {
     pub(crate) svh: Vec<u8>,
     pub(crate) bias: Option<Vec<f32>>,
     trellis: Bytes,
+    /// The first tile, with bytes before it.
+    first: Vec<u8>,
 }
 
 /// An embedding table stored as codes.
@@ -75,22 +80,65 @@ impl Matrix<'_> {
         }
     }
 
-    /// Columns of the rows that are multiplied: the input features, for codes with their padding.
+    /// Columns of the rows that are multiplied: the input features, for codes with the padding of [`arranged`].
     pub(crate) fn multiplied(self) -> usize {
         match self {
             Matrix::Dense(dense) => dense.inputs,
-            Matrix::Codes(codes) => padded(codes.inputs),
+            Matrix::Codes(codes) => arranged(codes.inputs),
         }
     }
 }
 
 impl Codes {
-    /// The tile at tile row `a`, column tile `b` of the block of 128 columns `block`.
+    /// Tile rows.
+    pub(crate) fn tile_rows(&self) -> usize {
+        self.suh.len() / 2 / TILE
+    }
+
+    /// The tiles of column `column` from tile row `first` on downwards.
+    ///
+    /// # Panics
+    /// If the width is not that of the codes.
     #[inline(always)]
-    pub(crate) fn tile(&self, a: usize, block: usize, b: usize) -> &[u8] {
-        let bytes = self.bits.tile_bytes();
-        let tiles_a_row = self.svh.len() / 2 / TILE;
-        &self.trellis[(a * tiles_a_row + block * (BLOCK / TILE) + b) * bytes..][..bytes]
+    pub(crate) fn down<const HALF_BITS: u8>(&self, first: usize, column: usize) -> Down<'_, HALF_BITS> {
+        assert_eq!(self.bits.half_bits(), HALF_BITS, "a kernel for another width");
+        let columns = self.svh.len() / 2 / TILE;
+        let bytes = Down::<HALF_BITS>::BYTES;
+        Down { codes: self, stride: columns * bytes, next: (first * columns + column) * bytes }
+    }
+}
+
+/// Tiles below each other, of a width known when the kernel is compiled; it does not end by itself.
+pub(crate) struct Down<'a, const HALF_BITS: u8> {
+    codes: &'a Codes,
+    stride: usize,
+    next: usize,
+}
+
+impl<'a, const HALF_BITS: u8> Down<'a, HALF_BITS> {
+    const BYTES: usize = width(HALF_BITS).tile_bytes();
+
+    /// The next tile, with the [`BEFORE`] bytes before it.
+    ///
+    /// # Panics
+    /// Below the last tile row.
+    #[inline(always)]
+    pub(crate) fn tile(&mut self) -> &'a [u8] {
+        let place = self.next;
+        self.next += self.stride;
+        let tile = if place == 0 { &self.codes.first[..] } else { &self.codes.trellis[place - BEFORE..] };
+        &tile[..BEFORE + Self::BYTES]
+    }
+
+    /// Asks memory for the tile that lies so many columns to the right and rows below the next one.
+    #[inline(always)]
+    pub(crate) fn ask<S: Simd>(&self, simd: S, columns: usize, rows: usize) {
+        let place = self.next + columns * Self::BYTES + rows * self.stride;
+        if let Some(tile) = self.codes.trellis.get(place..place + Self::BYTES) {
+            for line in (0..Self::BYTES).step_by(64) {
+                simd.prefetch(&tile[line..]);
+            }
+        }
     }
 }
 
@@ -232,7 +280,8 @@ impl Weight {
                 })?;
                 let bias = check_bias(kind, bias, refuse)?;
                 let (suh, svh) = (halves(&suh), halves(&svh));
-                Ok(Weight::Codes(Codes { out, inputs, bits, codebook, suh, svh, bias, trellis }))
+                let first = [&[0; BEFORE], &trellis[..bits.tile_bytes()]].concat();
+                Ok(Weight::Codes(Codes { out, inputs, bits, codebook, suh, svh, bias, trellis, first }))
             }
             HostTensor::Exl3Table { kind, bits, trellis, signs } => {
                 let Kind::Table { vocab, hidden } = kind else {

@@ -42,7 +42,7 @@ static ALLOCATOR: Counting = Counting;
 
 /// Decodes `tokens` tokens, each drawn from the last, and gives the number of allocations in each step.
 fn allocations_of_steps(sample: &Sample, tokens: u32, timing: bool) -> Vec<usize> {
-    let mut device = Cpu::new(CpuOptions { threads: Some(2), simd: None }).unwrap();
+    let mut device = Cpu::new(CpuOptions { threads: Some(2), ..CpuOptions::default() }).unwrap();
     sample.upload(&mut device).unwrap();
     device.reserve(&sample.spec.caches, CacheSize { pages: 4, slots: 1 }).unwrap();
     let size = Size { tokens: 1, outputs: 1, sequences: 1 };

@@ -14,7 +14,7 @@ static CORES: Mutex<()> = Mutex::new(());
 fn assert_conforms(cases: &[Case], configurations: &[(SimdLevel, usize)]) {
     let _cores = CORES.lock();
     for (level, threads) in configurations {
-        let options = CpuOptions { threads: Some(*threads), simd: Some(*level) };
+        let options = CpuOptions { threads: Some(*threads), simd: Some(*level), ..CpuOptions::default() };
         if let Err(error) = Cpu::new(options) {
             assert_eq!(*level, SimdLevel::Avx2, "{error}");
             println!("skipped: {error}");

@@ -4,172 +4,182 @@
 //! y = H (H (x * suh) . inner) * svh + bias                 H in blocks of 128, see `rotation`
 //! ```
 //!
-//! [`turn`] makes `H (x * suh)` of a row, once for all columns. A task of [`columns`] owns one block of 128
-//! output columns for some rows, and so the output's rotation as well. It walks down the 16 input rows of a
-//! tile at a time, eight tiles abreast: for one row of x each vector of weights goes from the decoder into
-//! two sums; for more, 64 input rows of 16 columns are decoded into a panel, which is then used for all rows.
-//! Either way a sum is one chain over ascending input rows.
+//! [`turn`](super::inputs::turn) makes `H (x * suh)` of a row, once for all columns, and arranges it. A task
+//! of [`columns`] owns some blocks of 128 output columns for some rows, and so the output's rotation as well.
 //!
-//! Traffic: 32 K bytes a tile, read once a task, straight from where the file is mapped; 4 bytes times 16 a
-//! tile and row of x, and 1 KB of sums for a row, in the first-level cache (for 128 rows, the second).
+//! | rows | numbers | way |
+//! |---|---|---|
+//! | one, mul1 | integers | [`one_row`](super::one_row) |
+//! | one, 3inst and mcg | `f32` | [`one_row`](super::one_row) |
+//! | more | integers | [`several_rows`](super::several_rows) |
+//!
+//! Sums of integers are exact and begin anew with each record of 256 inputs; sums of `f32` run over
+//! ascending inputs, each q (see [`super::tile`]) by itself. Either way the four q are added in the end.
+
+use std::ops::Range;
 
 use exl3::Codebook;
 use exl3::hadamard::BLOCK;
 use exl3::tile::TILE;
 
 use super::Rows;
-use super::products::products;
+use super::inputs::{Form, RECORD, SPREAD, TILES};
+use super::one_row::{self, Lanes, SUMS};
 use super::rotation::{VECTORS, rotate};
-use super::tile::{Decoder, HALVES, Mcg, Mul1, ThreeInst, Values};
+use super::several_rows::{self, PANEL};
+use super::tile::{QUARTERS, with_width};
+use super::values::{Mcg, Mul1, ThreeInst};
 use crate::simd::{LANES, Simd, math};
 use crate::weights::Codes;
 
-/// Tiles below each other in a panel.
-const PANEL_TILES: usize = 4;
+/// Columns of tiles in a block of columns.
+const COLUMNS: usize = BLOCK / TILE;
 
-/// Numbers of a panel.
-pub(crate) const PANEL: usize = PANEL_TILES * TILE * TILE;
-
-/// `turned = H (x * suh)` for the blocks of inputs from number `first` on. x may end before, where the layer's
-/// true inputs end; zeros follow.
-#[inline(always)]
-pub(crate) fn turn<S: Simd>(simd: S, codes: &Codes, first: usize, (x, turned): (&[f32], &mut [f32])) {
-    for (block, turned) in turned.as_chunks_mut::<BLOCK>().0.iter_mut().enumerate() {
-        let x = x.get(block * BLOCK..).unwrap_or_default();
-        let known = x.len().min(BLOCK);
-        turned[..known].copy_from_slice(&x[..known]);
-        turned[known..].fill(0.0);
-        turn_block(simd, codes, first + block, turned);
-    }
+/// Numbers that a task of [`columns`] needs besides its results, for `rows` rows and `width` columns.
+pub(crate) const fn scratch(rows: usize, width: usize) -> usize {
+    let panel = PANEL + rows * several_rows::COLUMNS * LANES * SUMS;
+    let one_row = 2 * width * SPREAD;
+    if panel > one_row { panel } else { one_row }
 }
 
-/// `x = H (x * suh)` for block `block` of the inputs.
-#[inline(always)]
-pub(crate) fn turn_block<S: Simd>(simd: S, codes: &Codes, block: usize, x: &mut [f32; BLOCK]) {
-    let x = vectors(x);
-    let mut values = math::load(simd, x);
-    for (value, scales) in values.iter_mut().zip(scales(&codes.suh, block)) {
-        *value = simd.mul(*value, simd.load_f16_bytes(scales));
-    }
-    math::store(simd, rotate(simd, values), x);
-}
-
-/// A block in vectors.
-fn vectors(block: &mut [f32; BLOCK]) -> &mut [[f32; LANES]; VECTORS] {
-    &mut block.as_chunks_mut().0.as_chunks_mut().0[0]
-}
-
-/// The scales of a block, in vectors.
-fn scales(all: &[u8], block: usize) -> &[[u8; 2 * LANES]] {
-    all[2 * block * BLOCK..].as_chunks().0
-}
-
-/// `y` for `rows` rows of turned inputs and the 128 columns of block `block`, padded ones included: `acc` is
-/// `[rows, 128]`. `panel` is room for [`PANEL`] numbers.
-#[inline(always)]
+/// `acc[r][n] = y[r][n]` for `rows` rows of arranged inputs and the blocks of 128 columns `blocks`, padded
+/// columns included; rows of `acc` are `stride` apart. `room` has [`scratch`] numbers.
 pub(crate) fn columns<S: Simd>(
     simd: S,
-    codes: &Codes,
-    (block, rows): (usize, usize),
-    turned: Rows<'_>,
-    (acc, panel): (&mut [f32], &mut [f32]),
+    (codes, form): (&Codes, Form),
+    (blocks, rows): (Range<usize>, usize),
+    x: Rows<'_>,
+    (acc, stride, room): (&mut [f32], usize, &mut [f32]),
 ) {
-    let acc = &mut acc[..rows * BLOCK];
-    acc.fill(0.0);
+    let task = Task { simd, codes, blocks: blocks.clone(), rows, x, stride };
+    if form == Form::Floats || rows == 1 && codes.codebook == Codebook::Mul1 {
+        task.one_by_one(one_row(codes, form), acc, room);
+    } else {
+        task.by_panels(decoder(codes), acc, room);
+    }
+    simd.vectorize(
+        #[inline(always)]
+        || {
+            for row in acc.chunks_mut(stride).take(rows) {
+                for (block, row) in blocks.clone().zip(row.as_chunks_mut::<BLOCK>().0) {
+                    finish(simd, codes, block, row);
+                }
+            }
+        },
+    );
+}
+
+/// The way to multiply one row with some columns of tiles, compiled for a codebook and a width.
+type OneRow<S> = fn(S, &Codes, Range<usize>, &[[f32; RECORD]], (&mut [Lanes], &mut [Lanes]));
+
+/// The way to decode a panel, compiled for a codebook and a width.
+type Decode<S> = fn(S, &Codes, (Range<usize>, Range<usize>), &mut [f32]);
+
+fn one_row<S: Simd>(codes: &Codes, form: Form) -> OneRow<S> {
+    match (form, codes.codebook) {
+        (Form::Floats, Codebook::ThreeInst) => {
+            with_width!(whole codes.bits, |W| one_row::floats::<S, ThreeInst, W>)
+        }
+        (Form::Floats, Codebook::Mcg) => with_width!(whole codes.bits, |W| one_row::floats::<S, Mcg, W>),
+        (Form::Floats, Codebook::Mul1) => with_width!(codes.bits, |W| one_row::floats::<S, Mul1, W>),
+        (Form::Integers, _) => with_width!(codes.bits, |W| one_row::integers::<S, W>),
+    }
+}
+
+fn decoder<S: Simd>(codes: &Codes) -> Decode<S> {
     match codes.codebook {
-        Codebook::ThreeInst => inner::<S, ThreeInst>(simd, codes, block, turned, (acc, panel)),
-        Codebook::Mcg => inner::<S, Mcg>(simd, codes, block, turned, (acc, panel)),
-        Codebook::Mul1 => inner::<S, Mul1>(simd, codes, block, turned, (acc, panel)),
-    }
-    for row in acc.as_chunks_mut::<BLOCK>().0 {
-        finish(simd, codes, block, row);
+        Codebook::ThreeInst => with_width!(whole codes.bits, |W| several_rows::decode::<S, ThreeInst, W>),
+        Codebook::Mcg => with_width!(whole codes.bits, |W| several_rows::decode::<S, Mcg, W>),
+        Codebook::Mul1 => with_width!(codes.bits, |W| several_rows::decode::<S, Mul1, W>),
     }
 }
 
-/// `acc[r] += turned[r] . inner` in the columns of a block, for as many rows as acc has.
-#[inline(always)]
-fn inner<S: Simd, V: Values>(
+/// Some columns for some rows.
+struct Task<'a, S> {
     simd: S,
-    codes: &Codes,
-    block: usize,
-    turned: Rows<'_>,
-    (acc, panel): (&mut [f32], &mut [f32]),
-) {
-    let mut decoder = Decoder::new(simd, codes.bits);
-    let tiles = turned.cols() / TILE;
-    match acc.as_chunks_mut::<BLOCK>().0 {
-        [acc] => {
-            let x = turned.row(0).as_chunks::<TILE>().0;
-            for (a, x) in x.iter().enumerate() {
-                for (b, acc) in acc.as_chunks_mut::<TILE>().0.iter_mut().enumerate() {
-                    one_row::<S, V>(simd, &mut decoder, codes.tile(a, block, b), x, acc);
-                }
-            }
-        }
-        acc => {
-            let rows = acc.len();
-            let acc = acc.as_flattened_mut();
-            for first in (0..tiles).step_by(PANEL_TILES) {
-                let last = tiles.min(first + PANEL_TILES);
-                let x = turned.columns(first * TILE, (last - first) * TILE);
-                for b in 0..BLOCK / TILE {
-                    for (a, panel) in (first..last).zip(panel.chunks_exact_mut(TILE * TILE)) {
-                        decode::<S, V>(simd, &mut decoder, codes.tile(a, block, b), panel);
+    codes: &'a Codes,
+    blocks: Range<usize>,
+    rows: usize,
+    x: Rows<'a>,
+    stride: usize,
+}
+
+impl<S: Simd> Task<'_, S> {
+    /// `acc[r] = x[r] . inner`, row by row.
+    fn one_by_one(&self, product: OneRow<S>, acc: &mut [f32], room: &mut [f32]) {
+        let columns = self.blocks.start * COLUMNS..self.blocks.end * COLUMNS;
+        let (lanes, aside) = lanes_mut(room)[..2 * columns.len()].split_at_mut(columns.len());
+        for (row, acc) in acc.chunks_mut(self.stride).take(self.rows).enumerate() {
+            lanes.fill([[0.0; LANES]; SUMS]);
+            let x = self.x.row(row).as_chunks().0;
+            product(self.simd, self.codes, columns.clone(), x, (&mut *lanes, &mut *aside));
+            self.simd.vectorize(
+                #[inline(always)]
+                || {
+                    for (lanes, acc) in lanes.iter().zip(acc.as_chunks_mut().0) {
+                        self.add_lanes(lanes, acc);
                     }
-                    let w = &panel.as_chunks().0[..x.cols()];
-                    products(simd, x, w, &mut acc[b * TILE..], (rows, BLOCK));
-                }
+                },
+            );
+        }
+    }
+
+    /// `acc[r] = x[r] . inner`, panel by panel for all rows.
+    fn by_panels(&self, decode: Decode<S>, acc: &mut [f32], room: &mut [f32]) {
+        let (simd, codes) = (self.simd, self.codes);
+        let (panel, lanes) = room.split_at_mut(PANEL);
+        let (first, second) = lanes_mut(lanes)[..2 * self.rows].split_at_mut(self.rows);
+        for column in (self.blocks.start * COLUMNS..self.blocks.end * COLUMNS).step_by(several_rows::COLUMNS)
+        {
+            first.fill([[0.0; LANES]; SUMS]);
+            second.fill([[0.0; LANES]; SUMS]);
+            for record in 0..self.x.cols() / RECORD {
+                let top = record * TILES;
+                let tiles = top..codes.tile_rows().min(top + TILES);
+                decode(simd, codes, (tiles.clone(), column..column + several_rows::COLUMNS), panel);
+                let x = self.x.columns(record * RECORD, RECORD);
+                several_rows::products(simd, (panel, tiles.len()), x, [&mut *first, &mut *second]);
             }
+            let start = (column - self.blocks.start * COLUMNS) * TILE;
+            simd.vectorize(
+                #[inline(always)]
+                || {
+                    for ((first, second), acc) in first.iter().zip(&*second).zip(acc.chunks_mut(self.stride))
+                    {
+                        let acc = acc[start..].as_chunks_mut().0;
+                        self.add_lanes(first, &mut acc[0]);
+                        self.add_lanes(second, &mut acc[1]);
+                    }
+                },
+            );
+        }
+    }
+
+    /// The sixteen sums of a column of tiles.
+    #[inline(always)]
+    fn add_lanes(&self, lanes: &Lanes, to: &mut [f32; TILE]) {
+        let simd = self.simd;
+        for (half, to) in to.as_chunks_mut().0.iter_mut().enumerate() {
+            // Sums of the columns from 8 on come first.
+            let quarters =
+                std::array::from_fn::<_, QUARTERS, _>(|quarter| simd.load(&lanes[2 * quarter + 1 - half]));
+            simd.store(simd.sums_of_halves(quarters), to);
         }
     }
 }
 
-/// `acc += x . tile`.
-#[inline(always)]
-fn one_row<S: Simd, V: Values>(
-    simd: S,
-    decoder: &mut Decoder<S>,
-    tile: &[u8],
-    x: &[f32; TILE],
-    acc: &mut [f32; TILE],
-) {
-    let acc = &mut acc.as_chunks_mut::<LANES>().0.as_chunks_mut::<HALVES>().0[0];
-    let mut sums = math::load(simd, acc);
-    decoder.for_each_row::<V>(
-        tile,
-        #[inline(always)]
-        |row, weights| {
-            let x = simd.splat(x[row]);
-            for (sum, weights) in sums.iter_mut().zip(weights) {
-                *sum = simd.mul_add(x, weights, *sum);
-            }
-        },
-    );
-    math::store(simd, sums, acc);
-}
-
-/// The weights of a tile, row-major.
-#[inline(always)]
-fn decode<S: Simd, V: Values>(simd: S, decoder: &mut Decoder<S>, tile: &[u8], panel: &mut [f32]) {
-    let rows = panel.as_chunks_mut::<LANES>().0.as_chunks_mut::<HALVES>().0;
-    let rows = &mut rows[..TILE];
-    decoder.for_each_row::<V>(
-        tile,
-        #[inline(always)]
-        |row, weights| {
-            for (vector, weights) in rows[row].iter_mut().zip(weights) {
-                simd.store(weights, vector);
-            }
-        },
-    );
+/// Room for the sums of columns of tiles.
+fn lanes_mut(room: &mut [f32]) -> &mut [Lanes] {
+    room.as_chunks_mut().0.as_chunks_mut().0
 }
 
 /// `row = H row * svh + bias` in the columns of a block.
 #[inline(always)]
 fn finish<S: Simd>(simd: S, codes: &Codes, block: usize, row: &mut [f32; BLOCK]) {
-    let numbers = vectors(row);
+    let scales = &codes.svh[2 * block * BLOCK..];
+    let numbers: &mut [[f32; LANES]; VECTORS] = &mut row.as_chunks_mut().0.as_chunks_mut().0[0];
     let mut values = rotate(simd, math::load(simd, numbers));
-    for (value, scales) in values.iter_mut().zip(scales(&codes.svh, block)) {
+    for (value, scales) in values.iter_mut().zip(scales.as_chunks().0) {
         *value = simd.mul(*value, simd.load_f16_bytes(scales));
     }
     math::store(simd, values, numbers);

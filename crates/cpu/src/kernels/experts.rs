@@ -1,28 +1,30 @@
 //! A mixture of experts: `out = sum_s gates[s] * glu_{ids[s]}(x) (+ glu_shared(x))`, summed in the order of s.
 //!
-//! The slots are sorted by expert, so that an expert that some rows chose is read once for 128 of them, and
+//! The slots are sorted by expert, so that an expert that some rows chose is read once for 256 of them, and
 //! one that none chose is not read. Then four phases, the routed experts and the shared one in the same:
 //!
 //! 1. arrange: the input of each slot, turned for its gate and its up where they are codes;
-//! 2. up: 128 columns of `act(gate x) * (up x)` for the slots of one expert, turned at once for its down;
-//! 3. down: 128 columns of the result for the slots of one expert;
+//! 2. up: 256 columns of `act(gate x) * (up x)` for the slots of one expert, turned at once for its down;
+//! 3. down: 256 columns of the result for the slots of one expert;
 //! 4. combine: the slots of a row.
 //!
-//! Traffic: the chosen experts once for 128 rows; 4 bytes times `3 hidden + width` written and read a slot.
+//! Traffic: the chosen experts once for 256 rows; 4 bytes times `3 hidden + width` written and read a slot.
 
-use exl3::hadamard::{BLOCK, padded};
+use std::ops::Range;
+
 use program::{Activation, Glu};
 
 use super::act_mul::act_mul_row;
 use super::add::light_rows;
-use super::codes::{self, PANEL};
+use super::codes;
 use super::grouping::Grouping;
-use super::linear::{self, ROWS, Stored, TURN, columns};
+use super::inputs::{self, Form, Forms, RECORD, arranged};
+use super::linear::{self, ROWS, Stored, TURN};
 use super::{Rows, Work};
 use crate::arena::{Blocks, Columns, Cut, for_each_block, spaced};
 use crate::pool::Pool;
 use crate::simd::Simd;
-use crate::weights::{Matrix, Weights};
+use crate::weights::{Codes, Matrix, Weights};
 
 /// The experts of a layer.
 #[derive(Clone, Copy)]
@@ -31,6 +33,7 @@ pub(crate) struct Layer<'a> {
     pub(crate) experts: &'a Glu,
     pub(crate) shared: Option<&'a Glu>,
     pub(crate) act: Activation,
+    pub(crate) forms: Forms,
 }
 
 /// Sizes of the routed experts or of the shared one.
@@ -47,7 +50,7 @@ impl Sizes {
 
     /// Numbers of a slot in all phases.
     fn slot(&self) -> usize {
-        2 * spaced(padded(self.hidden)) + spaced(padded(self.width)) + self.hidden
+        2 * spaced(arranged(self.hidden)) + spaced(arranged(self.width)) + self.hidden
     }
 }
 
@@ -55,7 +58,8 @@ impl Sizes {
 /// of the shared one.
 pub(crate) fn work(rows: usize, top_k: usize, routed: Stored, shared: Option<Stored>) -> Work {
     let of_shared = shared.map_or(0, |up| rows * Sizes::of(up).slot());
-    let task = PANEL + 2 * rows.saturating_mul(top_k).min(ROWS) * BLOCK;
+    let rows_of_task = rows.saturating_mul(top_k).min(ROWS);
+    let task = 2 * rows_of_task * RECORD + codes::scratch(rows_of_task, RECORD);
     Work { shared: rows * top_k * Sizes::of(routed).slot() + of_shared, thread: task.max(linear::task(rows)) }
 }
 
@@ -76,9 +80,9 @@ impl<'a> Slots<'a> {
             first
         };
         Slots {
-            for_gate: next(spaced(padded(sizes.hidden))),
-            for_up: next(spaced(padded(sizes.hidden))),
-            between: next(spaced(padded(sizes.width))),
+            for_gate: next(spaced(arranged(sizes.hidden))),
+            for_up: next(spaced(arranged(sizes.hidden))),
+            between: next(spaced(arranged(sizes.width))),
             results: next(sizes.hidden),
         }
     }
@@ -142,6 +146,26 @@ impl<S: Simd> Mixture<'_, S> {
         [glu.gate, glu.up, glu.down].map(|id| self.layer.weights.matrix(id, expert))
     }
 
+    /// How rows are multiplied with a matrix: that depends on the rows of the step, not on those of an expert.
+    fn form(&self, codes: &Codes) -> Form {
+        self.layer.forms.of(codes.codebook, self.ids.len() / self.top_k)
+    }
+
+    /// `acc[r] = (W x[r])[cols]` for `rows` rows, [`RECORD`] apart.
+    fn columns(
+        &self,
+        matrix: Matrix<'_>,
+        (cols, rows): (Range<usize>, usize),
+        x: Rows<'_>,
+        (acc, room): (&mut [f32], &mut [f32]),
+    ) {
+        let form = match matrix {
+            Matrix::Codes(codes) => self.form(codes),
+            Matrix::Dense(_) => Form::Floats,
+        };
+        linear::columns(self.simd, (matrix, form), (cols, rows), x, (acc, RECORD, room));
+    }
+
     /// The expert of part `part` of a cut.
     fn expert(&self, kind: usize, part: usize) -> usize {
         if kind == ROUTED { self.grouping.experts[part] as usize } else { 0 }
@@ -152,7 +176,7 @@ impl<S: Simd> Mixture<'_, S> {
     }
 
     fn arrange(&self, pool: &mut Pool, slots: &mut [Slots<'_>; KINDS]) {
-        let inputs = padded(self.x.cols());
+        let inputs = arranged(self.x.cols());
         let mut blocks = Blocks::default();
         for slots in slots {
             blocks.push(slots.for_gate, Columns::spaced(inputs, TURN.1), Cut::Every(TURN.0));
@@ -172,10 +196,11 @@ impl<S: Simd> Mixture<'_, S> {
                 let x = &self.x.row(at)[known.clone()];
                 match self.unit(kind, expert)[which] {
                     Matrix::Codes(codes) => {
-                        let first = block.cols.start / BLOCK;
+                        let first = block.cols.start / RECORD;
+                        let codes = (codes, self.form(codes));
                         self.simd.vectorize(
                             #[inline(always)]
-                            || codes::turn(self.simd, codes, first, (x, block.row(row))),
+                            || inputs::turn(self.simd, codes, first, (x, block.row(row))),
                         );
                     }
                     Matrix::Dense(_) => block.row(row)[..x.len()].copy_from_slice(x),
@@ -185,28 +210,28 @@ impl<S: Simd> Mixture<'_, S> {
     }
 
     fn up(&self, pool: &mut Pool, slots: &mut [Slots<'_>; KINDS], scratch: &mut [f32]) {
-        let inputs = padded(self.x.cols());
+        let inputs = arranged(self.x.cols());
         let mut blocks = Blocks::default();
         let mut arranged = [[&[][..]; 2]; KINDS];
         for (kind, slots) in slots.iter_mut().enumerate() {
             let width = self.between(kind);
-            blocks.push(slots.between, Columns::spaced(width, BLOCK), self.cut(kind));
+            blocks.push(slots.between, Columns::spaced(width, RECORD), self.cut(kind));
             arranged[kind] = [&*slots.for_gate, &*slots.for_up];
         }
         for_each_block(pool, blocks, scratch, |mut block, scratch| {
             let [gate, up, down] = self.unit(block.matrix, self.expert(block.matrix, block.part));
             let rows = block.rows.len();
-            let (panel, rest) = scratch.split_at_mut(PANEL);
-            let (gates, ups) = rest.split_at_mut(rows * BLOCK);
+            let (gates, rest) = scratch.split_at_mut(rows * RECORD);
+            let (ups, room) = rest.split_at_mut(rows * RECORD);
             let known = block.cols.start..block.cols.end.min(gate.out());
             for (which, (matrix, acc)) in [(gate, &mut *gates), (up, &mut *ups)].into_iter().enumerate() {
                 let x = Rows::new(arranged[block.matrix][which], spaced(inputs), 0, matrix.multiplied());
-                columns(self.simd, matrix, (known.clone(), rows), x.from(block.rows.start), (acc, panel));
+                self.columns(matrix, (known.clone(), rows), x.from(block.rows.start), (acc, &mut *room));
             }
             self.simd.vectorize(
                 #[inline(always)]
                 || {
-                    let pairs = gates.chunks_exact(BLOCK).zip(ups.chunks_exact(BLOCK));
+                    let pairs = gates.chunks_exact(RECORD).zip(ups.chunks_exact(RECORD));
                     for (row, (gate, up)) in pairs.take(rows).enumerate() {
                         let out = block.row(row);
                         let (combined, padding) = out.split_at_mut(known.len());
@@ -214,7 +239,8 @@ impl<S: Simd> Mixture<'_, S> {
                         act_mul_row(self.simd, pair, combined);
                         padding.fill(0.0);
                         if let (Matrix::Codes(codes), Some(out)) = (down, out.first_chunk_mut()) {
-                            codes::turn_block(self.simd, codes, known.start / BLOCK, out);
+                            let codes = (codes, self.form(codes));
+                            inputs::turn_record(self.simd, codes, known.start / RECORD, out);
                         }
                     }
                 },
@@ -224,14 +250,14 @@ impl<S: Simd> Mixture<'_, S> {
 
     /// Columns of what lies between up and down.
     fn between(&self, kind: usize) -> usize {
-        padded(self.unit(kind, 0)[1].out())
+        arranged(self.unit(kind, 0)[1].out())
     }
 
     fn down(&self, pool: &mut Pool, slots: &mut [Slots<'_>; KINDS], scratch: &mut [f32]) {
         let mut blocks = Blocks::default();
         let mut between = [&[][..]; KINDS];
         for (kind, slots) in slots.iter_mut().enumerate() {
-            blocks.push(slots.results, Columns::dense(self.x.cols(), BLOCK), self.cut(kind));
+            blocks.push(slots.results, Columns::dense(self.x.cols(), RECORD), self.cut(kind));
             between[kind] = slots.between;
         }
         for_each_block(pool, blocks, scratch, |mut block, scratch| {
@@ -239,10 +265,10 @@ impl<S: Simd> Mixture<'_, S> {
             let [_, _, down] = self.unit(kind, self.expert(kind, block.part));
             let x = Rows::new(between[kind], spaced(self.between(kind)), 0, down.multiplied())
                 .from(block.rows.start);
-            let (panel, acc) = scratch.split_at_mut(PANEL);
             let rows = block.rows.len();
-            columns(self.simd, down, (block.cols.clone(), rows), x, (acc, panel));
-            for (row, acc) in (0..rows).zip(acc.chunks_exact(BLOCK)) {
+            let (acc, room) = scratch.split_at_mut(rows * RECORD);
+            self.columns(down, (block.cols.clone(), rows), x, (&mut *acc, room));
+            for (row, acc) in acc.chunks_exact(RECORD).enumerate() {
                 let out = block.row(row);
                 out.copy_from_slice(&acc[..out.len()]);
             }

@@ -26,15 +26,18 @@ pub(crate) mod embed;
 pub(crate) mod expanded;
 pub(crate) mod experts;
 pub(crate) mod grouping;
+pub(crate) mod inputs;
 pub(crate) mod linear;
+pub(crate) mod one_row;
 pub(crate) mod outputs;
 pub(crate) mod panels;
-pub(crate) mod products;
 pub(crate) mod rms_norm;
 pub(crate) mod rope;
 pub(crate) mod rotation;
 pub(crate) mod route;
+pub(crate) mod several_rows;
 pub(crate) mod tile;
+pub(crate) mod values;
 
 /// Rows that a kernel reads: `cols` numbers each, `stride` apart.
 #[derive(Clone, Copy)]

@@ -1,301 +1,365 @@
-//! Tiles of codes to weights.
+//! Tiles of codes to pairs of states.
 //!
-//! A tile has 16 x 16 weights. Lane c of a vector is output column c (or c + 8) and a vector is one input
-//! row of it, since then all lanes look at the same place of their part of the ring: column c of the lower
-//! or upper half owns the 32 K ring bits from 32 K c on (stream positions 32 c to 32 c + 31), and the state at
-//! row r, half h ends `S(8 (r mod 8 / 2) + r mod 2 + 2 (r / 8) + 4 h)` bits into it (see [`exl3::trellis`]).
+//! A tile is read in four *quarters* of 64 weights, in the order of the file: lane i of a vector is the lane
+//! 8 quarter + i of the warp that the format was made for (see [`exl3::tile`]), with its eight states. They
+//! come as four vectors of two states a lane, [`PAIRS`]:
 //!
-//! So the tile is first read as *windows*, vectors of 32 ring bits a lane: window w holds the bits from
-//! `32 w - lead` on of each lane's part, and a state is a shift of two neighbouring windows,
-//! `(low >> s | high << (32 - s)) mod 2^16`, with the same s for all lanes. With whole K the windows are
-//! words of the tile, K words apart, and the one before the first (lead 32) is the last one of the lane
-//! before. With half bits every second lane begins inside a word, and windows begin half a word early (lead
-//! 16).
+//! ```text
+//! pair   lower 16 bits   upper 16 bits   input rows        output column
+//! 0      state 7         state 6         2 q + 9, 2 q + 8  n + 8
+//! 1      state 5         state 4         2 q + 1, 2 q      n + 8
+//! 2      state 3         state 2         2 q + 9, 2 q + 8  n
+//! 3      state 1         state 0         2 q + 1, 2 q      n        q = i mod 4, n = 2 quarter + i / 4
+//! ```
 //!
-//! Traffic: 32 K bytes of codes a tile, each read once; the windows stay in registers or the first-level
-//! cache.
+//! Both states of a pair end within a *window* of 32 bits of the ring that ends at a byte, and neighbours
+//! share most of their bits: the lower is the window shifted right by less than 16, the upper the window
+//! shifted left by less than 16, and a blend takes half of each. Where windows lie and how far they are
+//! shifted is worked out when the kernel is compiled, see [`Plan`]. What they cost differs:
+//!
+//! | bits | loads of 16 bytes | windows |
+//! |---|---|---|
+//! | up to 3 | two, for the lower and the upper four lanes | each a shuffle of bytes |
+//! | 4 | none: a window is a word, or the upper half of a word beside the lower half of the one before | |
+//! | 3.5, 5 to 8 | two for every two lanes | each a shuffle and a merge |
+//!
+//! The ring of a tile has no beginning: the word before its first one is its last one.
 
-use exl3::tile::TILE;
+use exl3::Bits;
 use exl3::trellis::ring_end;
-use exl3::{Bits, Codebook, codebook};
 
-use crate::simd::{LANES, Simd};
+use crate::simd::{HALF, LANES, Simd};
 
-/// Room for windows: those of a tile of 8 bits a weight with the one before, up to a power of two, so that a
-/// number of four bits is always an index.
-const WINDOWS: usize = 16;
+/// Vectors of two states a lane in a quarter.
+pub(crate) const PAIRS: usize = 4;
 
-/// Vectors of a row of a tile: columns 0 to 7 and 8 to 15.
-pub(crate) const HALVES: usize = TILE / LANES;
+/// Quarters of a tile.
+pub(crate) const QUARTERS: usize = 4;
 
-/// Where in the windows the states of one row and half end.
-#[derive(Clone, Copy)]
-struct Place {
-    /// The window that holds the last bit.
-    window: u32,
-    /// The window before, or the same if that is the first: then nothing of another is needed, and what it
-    /// adds is masked away.
-    before: u32,
-    /// How many bits of it come after that bit: it is shifted right by as many.
-    right: u32,
-    /// How far the window before is shifted left, so that it goes on where that one ends.
-    left: u32,
+/// Bytes before a tile that are read with it, and thrown away.
+pub(crate) const BEFORE: usize = 4;
+
+/// A byte of a shuffle that becomes 0.
+const NOTHING: u8 = 0x80;
+
+/// The width that a kernel is compiled for, given in half bits.
+pub(crate) const fn width(half_bits: u8) -> Bits {
+    match Bits::from_half_bits(half_bits) {
+        Some(bits) => bits,
+        None => panic!("no such width"),
+    }
 }
 
-/// How to read tiles of one width.
-struct Reading {
+/// Where the windows of a quarter come from, for tiles of one width.
+struct Plan {
+    /// For each window the first bytes of the loads, counted from the beginning of the tile: for a half of
+    /// a vector, for its lower and its upper two lanes (the same if one load is enough for four).
+    loads: [[[isize; 2]; 2]; PAIRS],
+    /// For each window the byte of the load that each byte of a lane is.
+    shuffles: [[u8; 2 * HALF]; PAIRS],
+    /// Which window a pair is read from.
+    window: [usize; PAIRS],
+    /// How far it is shifted right for the lower state.
+    right: [[u32; LANES]; PAIRS],
+    /// How far it is shifted left for the upper state.
+    left: [[u32; LANES]; PAIRS],
+    /// Whether the window is the pair as it is.
+    whole: bool,
+}
+
+/// The byte of a tile, which has little-endian words, that holds byte `byte` of its ring.
+const fn place(byte: isize) -> isize {
+    byte.div_euclid(4) * 4 + 3 - byte.rem_euclid(4)
+}
+
+impl Plan {
+    const fn new(half_bits: u8, quarter: usize) -> Plan {
+        let bits = width(half_bits);
+        let mut plan = Plan {
+            loads: [[[0; 2]; 2]; PAIRS],
+            shuffles: [[NOTHING; 2 * HALF]; PAIRS],
+            window: [0; PAIRS],
+            right: [[0; LANES]; PAIRS],
+            left: [[0; LANES]; PAIRS],
+            whole: bits.half_bits() == 16,
+        };
+        let mut first_user = 0;
+        let mut pair = 0;
+        while pair < PAIRS {
+            let mut lane = 0;
+            while lane < LANES {
+                if window_end(bits, quarter, lane, first_user) - end(bits, quarter, lane, pair, 1) > 16 {
+                    first_user = pair;
+                }
+                lane += 1;
+            }
+            plan.window[pair] = first_user;
+            lane = 0;
+            while lane < LANES {
+                let last = window_end(bits, quarter, lane, first_user);
+                plan.right[pair][lane] = (last - end(bits, quarter, lane, pair, 0)) as u32;
+                plan.left[pair][lane] = 16 - (last - end(bits, quarter, lane, pair, 1)) as u32;
+                lane += 1;
+            }
+            pair += 1;
+        }
+        pair = 0;
+        while pair < PAIRS {
+            plan.find_loads(bits, quarter, pair);
+            plan.find_bytes(bits, quarter, pair);
+            pair += 1;
+        }
+        plan
+    }
+
+    /// Loads of 16 bytes that hold the window of `pair` in their lanes, and if possible those of all pairs.
+    const fn find_loads(&mut self, bits: Bits, quarter: usize, pair: usize) {
+        let mut load = 0;
+        while load < 4 {
+            let (half, part) = (load / 2, load % 2);
+            let lanes = if one_load(bits) { 4 } else { 2 };
+            let first_lane = if one_load(bits) { 4 * half } else { 4 * half + 2 * part };
+            let (first, last) = used_bytes(bits, quarter, (first_lane, lanes), (0, PAIRS));
+            let (first, last) = if last - first <= HALF as isize {
+                (first, last)
+            } else {
+                used_bytes(bits, quarter, (first_lane, lanes), (pair / 2 * 2, 2))
+            };
+            let latest = bits.tile_bytes() as isize - HALF as isize;
+            let first = if first < latest { first } else { latest };
+            assert!(first >= -(BEFORE as isize) && last - first <= HALF as isize, "a load is too short");
+            self.loads[pair][half][part] = first;
+            load += 1;
+        }
+    }
+
+    const fn find_bytes(&mut self, bits: Bits, quarter: usize, pair: usize) {
+        let mut lane = 0;
+        while lane < LANES {
+            let (half, part) = (lane / 4, lane % 4 / 2);
+            let load = self.loads[pair][half][part];
+            let mut byte = 0;
+            while byte < 4 {
+                let back = if self.whole { [1, 2, 2, 3][byte] } else { byte as isize + 1 };
+                let ring = window_end(bits, quarter, lane, self.window[pair]) as isize / 8 - back;
+                let at = place(ring) - load;
+                // Of two loads, two windows are made at once: first the two lanes of one, then of the other.
+                let to = if one_load(bits) { lane % 4 } else { pair % 2 * 2 + lane % 2 };
+                let table = if one_load(bits) { pair } else { pair / 2 * 2 + part };
+                if 0 <= at && at < HALF as isize {
+                    self.shuffles[table][HALF * half + 4 * to + byte] = at as u8;
+                }
+                byte += 1;
+            }
+            lane += 1;
+        }
+    }
+}
+
+/// Whether 16 bytes hold all that four lanes need.
+const fn one_load(bits: Bits) -> bool {
+    bits.half_bits() <= 6
+}
+
+/// The ring bit just past the lower (0) or upper (1) state of a pair.
+const fn end(bits: Bits, quarter: usize, lane: usize, pair: usize, upper: usize) -> usize {
+    ring_end(bits, 8 * (LANES * quarter + lane) + 7 - 2 * pair - upper)
+}
+
+/// The ring bit just past the window of a pair: the end of a byte.
+const fn window_end(bits: Bits, quarter: usize, lane: usize, pair: usize) -> usize {
+    end(bits, quarter, lane, pair, 0).next_multiple_of(8)
+}
+
+/// The bytes of a tile, whole words, that hold the states of some pairs in some lanes: the first, and the one
+/// past the last. A range is its beginning and its length.
+const fn used_bytes(
     bits: Bits,
-    places: [[Place; HALVES]; TILE],
-}
-
-/// One reading a width, by half bits.
-static READINGS: [Option<Reading>; 17] = {
-    let mut readings = [const { None }; 17];
-    let mut index = 0;
-    while index < Bits::ALL.len() {
-        readings[Bits::ALL[index].half_bits() as usize] = Some(Reading::new(Bits::ALL[index]));
-        index += 1;
-    }
-    readings
-};
-
-impl Reading {
-    const fn new(bits: Bits) -> Reading {
-        let mut places = [[Place { window: 0, before: 0, right: 0, left: 0 }; HALVES]; TILE];
-        let mut row = 0;
-        while row < TILE {
-            let mut half = 0;
-            while half < HALVES {
-                let stream = row % 8 / 2 * 8 + row % 2 + row / 8 * 2 + half * 4;
-                let last = (ring_end(bits, stream) - 1 + lead(bits)) as u32;
-                let (window, right) = (last / 32, 31 - last % 32);
-                places[row][half] =
-                    Place { window, before: window.saturating_sub(1), right, left: 32 - right };
-                half += 1;
-            }
-            row += 1;
+    quarter: usize,
+    lanes: (usize, usize),
+    pairs: (usize, usize),
+) -> (isize, isize) {
+    let (mut first, mut last) = (isize::MAX, isize::MIN);
+    let mut lane = lanes.0;
+    while lane < lanes.0 + lanes.1 {
+        let mut pair = pairs.0;
+        while pair < pairs.0 + pairs.1 {
+            let begin = (end(bits, quarter, lane, pair, 1) as isize - 16).div_euclid(32) * 4;
+            let past = end(bits, quarter, lane, pair, 0).div_ceil(32) as isize * 4;
+            first = if begin < first { begin } else { first };
+            last = if past > last { past } else { last };
+            pair += 1;
         }
-        Reading { bits, places }
+        lane += 1;
     }
+    (first, last)
 }
 
-/// How many bits before a lane's part its first window begins.
-const fn lead(bits: Bits) -> usize {
-    if bits.is_whole() { 32 } else { 16 }
+/// The plans of the quarters of tiles with `HALF_BITS` half bits a weight.
+struct Plans<const HALF_BITS: u8>;
+
+impl<const HALF_BITS: u8> Plans<HALF_BITS> {
+    const QUARTERS: [Plan; QUARTERS] =
+        [Plan::new(HALF_BITS, 0), Plan::new(HALF_BITS, 1), Plan::new(HALF_BITS, 2), Plan::new(HALF_BITS, 3)];
 }
 
-/// What states stand for: a codebook known when the kernel is compiled.
-pub(crate) trait Values: Copy + Send + Sync {
-    /// The values of eight states below 2^16.
-    fn values<S: Simd>(simd: S, states: S::U32) -> S::F32;
-}
-
-/// [`Codebook::ThreeInst`].
-#[derive(Clone, Copy)]
-pub(crate) struct ThreeInst;
-/// [`Codebook::Mcg`].
-#[derive(Clone, Copy)]
-pub(crate) struct Mcg;
-/// [`Codebook::Mul1`].
-#[derive(Clone, Copy)]
-pub(crate) struct Mul1;
-
-impl Values for ThreeInst {
-    #[inline(always)]
-    fn values<S: Simd>(simd: S, states: S::U32) -> S::F32 {
-        let product = simd.wrapping_mul(states, simd.splat_u32(Codebook::ThreeInst.multiplier()));
-        sum_of_halves(simd, simd.wrapping_add(product, simd.splat_u32(Codebook::ThreeInst.addend())))
-    }
-}
-
-impl Values for Mcg {
-    #[inline(always)]
-    fn values<S: Simd>(simd: S, states: S::U32) -> S::F32 {
-        sum_of_halves(simd, simd.wrapping_mul(states, simd.splat_u32(Codebook::Mcg.multiplier())))
-    }
-}
-
-impl Values for Mul1 {
-    #[inline(always)]
-    fn values<S: Simd>(simd: S, states: S::U32) -> S::F32 {
-        let product = simd.wrapping_mul(states, simd.splat_u32(Codebook::Mul1.multiplier()));
-        let byte_sum = simd.to_f32(simd.byte_sum(product));
-        const SCALE: f32 = codebook::BYTE_SUM_SCALE.to_f32_const();
-        // All exact before the rounding: 1024 times the scale, plus the offset, is -3.453125.
-        const OFFSET: f32 = 1024.0 * SCALE + codebook::BYTE_SUM_OFFSET.to_f32_const();
-        simd.round_to_f16(simd.mul_add(byte_sum, simd.splat(SCALE), simd.splat(OFFSET)))
-    }
-}
-
-/// The sum, rounded to a half, of the two halves that the masked and flipped hash consists of.
-#[inline(always)]
-fn sum_of_halves<S: Simd>(simd: S, hash: S::U32) -> S::F32 {
-    let low = upper_half(simd, simd.shl(hash, simd.splat_u32(16)));
-    simd.round_to_f16(simd.add(low, upper_half(simd, hash)))
-}
-
-/// The number that the masked and flipped upper half of a hash is.
+/// The states of quarter `QUARTER` of a tile with `HALF_BITS` half bits a weight. `tile` has the [`BEFORE`]
+/// bytes before it as well.
 ///
-/// Its exponent is 12 to 15, so that no conversion is needed: shifted right by 3 it has its sign, exponent
-/// and mantissa where an f32 has them, and the exponent's bias is set right by what is flipped.
+/// # Panics
+/// If `tile` is shorter.
 #[inline(always)]
-fn upper_half<S: Simd>(simd: S, hash: S::U32) -> S::F32 {
-    // Sign, two exponent bits and mantissa of HALVES_MASK, moved to their places in an f32.
-    const MASK: u32 = 0x81FF_E000;
-    // The flipped bits moved likewise; the exponent of f32 is that of a half plus 112.
-    const FLIP: u32 = ((codebook::HALVES_FLIP & 0xFFFF) << 13) + (112 << 23);
-    let number = simd.and(simd.shr_3_signed(hash), simd.splat_u32(MASK));
-    simd.bits_as_f32(simd.xor(number, simd.splat_u32(FLIP)))
-}
-
-/// Decodes tiles of one width.
-pub(crate) struct Decoder<S: Simd> {
+pub(crate) fn states<S: Simd, const HALF_BITS: u8, const QUARTER: usize>(
     simd: S,
-    reading: &'static Reading,
-    windows: [S::U32; WINDOWS],
+    tile: &[u8],
+) -> [S::U32; PAIRS] {
+    let plan = const { &Plans::<HALF_BITS>::QUARTERS[QUARTER] };
+    let windows = if HALF_BITS == 8 {
+        words::<S, QUARTER>(simd, tile)
+    } else if const { one_load(width(HALF_BITS)) } {
+        shuffled::<S, HALF_BITS, QUARTER>(simd, tile)
+    } else {
+        merged::<S, HALF_BITS, QUARTER>(simd, tile)
+    };
+    if plan.whole {
+        return windows;
+    }
+    let mut states = windows;
+    for (pair, states) in states.iter_mut().enumerate() {
+        let window = windows[plan.window[pair]];
+        let lower = simd.shr(window, simd.load_u32(&plan.right[pair]));
+        *states = simd.lower_and_upper(lower, simd.shl(window, simd.load_u32(&plan.left[pair])));
+    }
+    states
 }
 
-impl<S: Simd> Decoder<S> {
-    /// A decoder of tiles of `bits` bits a weight.
-    #[inline(always)]
-    pub(crate) fn new(simd: S, bits: Bits) -> Decoder<S> {
-        let reading = READINGS[usize::from(bits.half_bits())].as_ref().expect("every width has an entry");
-        Decoder { simd, reading, windows: [simd.splat_u32(0); WINDOWS] }
-    }
+/// The bytes at `at` of a tile, counted from its beginning.
+#[inline(always)]
+fn bytes<const COUNT: usize>(tile: &[u8], at: isize) -> &[u8; COUNT] {
+    tile[at.wrapping_add_unsigned(BEFORE).cast_unsigned()..].first_chunk().expect("a tile is long enough")
+}
 
-    /// Decodes a tile and gives `each` its rows, from the first on: the 16 weights of one input row.
-    ///
-    /// # Panics
-    /// If `tile` is not as long as the width says.
-    #[inline(always)]
-    pub(crate) fn for_each_row<V: Values>(
-        &mut self,
-        tile: &[u8],
-        mut each: impl FnMut(usize, [S::F32; HALVES]),
-    ) {
-        self.read(tile);
-        let simd = self.simd;
-        let mask = simd.splat_u32(0xFFFF);
-        for (row, places) in self.reading.places.iter().enumerate() {
-            let mut weights = [simd.splat(0.0); HALVES];
-            for (weights, place) in weights.iter_mut().zip(places) {
-                let low = self.windows[place.window as usize % WINDOWS];
-                let high = self.windows[place.before as usize % WINDOWS];
-                let low = simd.shr(low, simd.splat_u32(place.right));
-                let high = simd.shl(high, simd.splat_u32(place.left));
-                *weights = V::values(simd, simd.and(simd.or(low, high), mask));
-            }
-            each(row, weights);
+/// The last word of a tile.
+#[inline(always)]
+fn last_word(tile: &[u8]) -> u32 {
+    u32::from_le_bytes(*tile.last_chunk().expect("a tile has words"))
+}
+
+/// Two loads; the word before the tile is its last one.
+#[inline(always)]
+fn load<S: Simd, const QUARTER: usize>(simd: S, tile: &[u8], at: [isize; 2]) -> S::U32 {
+    let loaded = simd.load_halves(bytes(tile, at[0]), bytes(tile, at[1]));
+    if QUARTER == 0 && at[0] < 0 { simd.with_first(loaded, last_word(tile)) } else { loaded }
+}
+
+/// Windows of tiles of 4 bits a weight.
+#[inline(always)]
+fn words<S: Simd, const QUARTER: usize>(simd: S, tile: &[u8]) -> [S::U32; PAIRS] {
+    let low = simd.load_words(bytes(tile, (4 * LANES * QUARTER) as isize));
+    let before = simd.load_words(bytes(tile, (4 * LANES * QUARTER) as isize - 4));
+    let before = if QUARTER == 0 { simd.with_first(before, last_word(tile)) } else { before };
+    const EXCHANGE: [u8; 2 * HALF] = {
+        let mut places = [0; 2 * HALF];
+        let mut byte = 0;
+        while byte < 2 * HALF {
+            places[byte] = ((byte % HALF) ^ 2) as u8;
+            byte += 1;
         }
-    }
+        places
+    };
+    let between = simd.shuffle_bytes(simd.lower_and_upper(before, low), &EXCHANGE);
+    [low, low, between, between]
+}
 
-    /// Reads the windows of a tile.
-    #[inline(always)]
-    fn read(&mut self, tile: &[u8]) {
-        let bits = self.reading.bits;
-        assert_eq!(tile.len(), bits.tile_bytes(), "bytes of a tile of {bits} bits");
-        let half_bits = usize::from(bits.half_bits());
-        if bits.is_whole() {
-            let words = half_bits / 2;
-            for word in 0..words {
-                self.windows[(word + 1) % WINDOWS] = self.simd.gather(tile, 4 * word, 4 * words);
-            }
-            self.windows[0] = self.simd.rotate_lanes(self.windows[words % WINDOWS]);
-        } else {
-            for (window, lanes) in self.windows.iter_mut().take(half_bits / 2 + 1).enumerate() {
-                *lanes = self.simd.load_u32(&split_window(tile, half_bits, window));
-            }
+/// Windows of tiles with few bits: shuffles of one vector.
+#[inline(always)]
+fn shuffled<S: Simd, const HALF_BITS: u8, const QUARTER: usize>(simd: S, tile: &[u8]) -> [S::U32; PAIRS] {
+    let plan = const { &Plans::<HALF_BITS>::QUARTERS[QUARTER] };
+    let loaded = load::<S, QUARTER>(simd, tile, [plan.loads[0][0][0], plan.loads[0][1][0]]);
+    let mut windows = [loaded; PAIRS];
+    for (window, shuffle) in windows.iter_mut().zip(&plan.shuffles) {
+        *window = simd.shuffle_bytes(loaded, shuffle);
+    }
+    windows
+}
+
+/// Windows of tiles with many bits: shuffles of two vectors give two windows of two lanes each.
+#[inline(always)]
+fn merged<S: Simd, const HALF_BITS: u8, const QUARTER: usize>(simd: S, tile: &[u8]) -> [S::U32; PAIRS] {
+    let plan = const { &Plans::<HALF_BITS>::QUARTERS[QUARTER] };
+    let mut windows = [simd.splat_u32(0); PAIRS];
+    for first in [0, 2] {
+        let [low, high] = plan.loads[first];
+        let a = simd.shuffle_bytes(load::<S, QUARTER>(simd, tile, [low[0], high[0]]), &plan.shuffles[first]);
+        let b = load::<S, QUARTER>(simd, tile, [low[1], high[1]]);
+        let b = simd.shuffle_bytes(b, &plan.shuffles[first + 1]);
+        windows[first] = simd.lower_pairs(a, b);
+        windows[first + 1] = simd.upper_pairs(a, b);
+    }
+    windows
+}
+
+/// Runs an expression with a width as a constant, in half bits, that kernels can be compiled for.
+macro_rules! with_width {
+    ($bits:expr, |$width:ident| $work:expr) => {
+        crate::kernels::tile::with_width!(@ $bits, $width, $work; 2 3 4 5 6 7 8 10 12 14 16)
+    };
+    (whole $bits:expr, |$width:ident| $work:expr) => {
+        crate::kernels::tile::with_width!(@ $bits, $width, $work; 2 4 6 8 10 12 14 16)
+    };
+    (@ $bits:expr, $width:ident, $work:expr; $($value:literal)*) => {
+        match $bits.half_bits() {
+            $($value => {
+                const $width: u8 = $value;
+                $work
+            })*
+            half_bits => unreachable!("{half_bits} half bits, which the codebook does not have"),
         }
-    }
+    };
 }
-
-/// A window of a tile of half bits. In pieces of 16 bits, and in the order of the ring, in which the upper
-/// half of a word comes first, a lane's part has `half_bits` of them and its first window begins one before.
-fn split_window(tile: &[u8], half_bits: usize, window: usize) -> [u32; LANES] {
-    let pieces = tile.as_chunks().0;
-    let piece = |at: usize| u32::from(u16::from_le_bytes(pieces[at ^ 1]));
-    let mut lanes = [0; LANES];
-    for (lane, bits) in lanes.iter_mut().enumerate() {
-        let second = lane * half_bits + 2 * window;
-        let first = second.checked_sub(1).unwrap_or(pieces.len() - 1);
-        *bits = piece(first) << 16 | piece(second);
-    }
-    lanes
-}
+pub(crate) use with_width;
 
 #[cfg(test)]
 mod tests {
-    use exl3::tile::{PERMUTATION, WEIGHTS};
+    use exl3::tile::WEIGHTS;
     use exl3::trellis;
     use proptest::prelude::*;
 
     use super::*;
     use crate::simd::levels;
 
-    fn decode<S: Simd, V: Values>(simd: S, bits: Bits, tile: &[u8]) -> [f32; WEIGHTS] {
-        let mut weights = [0.0; WEIGHTS];
-        simd.vectorize(
-            #[inline(always)]
-            || {
-                Decoder::new(simd, bits).for_each_row::<V>(tile, |row, halves| {
-                    for (half, values) in halves.into_iter().enumerate() {
-                        let at = row * TILE + half * LANES;
-                        simd.store(values, weights[at..].first_chunk_mut().unwrap());
-                    }
-                });
-            },
-        );
-        weights
+    fn check<S: Simd, const HALF_BITS: u8>(simd: S, bytes: &[u8]) -> Result<(), TestCaseError> {
+        let bits = width(HALF_BITS);
+        let tile = &bytes[..BEFORE + bits.tile_bytes()];
+        let mut want = [0; WEIGHTS];
+        trellis::unpack(&tile[BEFORE..], bits, &mut want);
+        let quarters = [
+            states::<S, HALF_BITS, 0>(simd, tile),
+            states::<S, HALF_BITS, 1>(simd, tile),
+            states::<S, HALF_BITS, 2>(simd, tile),
+            states::<S, HALF_BITS, 3>(simd, tile),
+        ];
+        for (quarter, pairs) in quarters.into_iter().enumerate() {
+            for (pair, states) in pairs.into_iter().enumerate() {
+                let mut lanes = [0.0; LANES];
+                simd.store(simd.bits_as_f32(states), &mut lanes);
+                for (lane, states) in lanes.map(f32::to_bits).into_iter().enumerate() {
+                    let first = 8 * (LANES * quarter + lane);
+                    let found = [states as u16, (states >> 16) as u16];
+                    let needed = [want[first + 7 - 2 * pair], want[first + 6 - 2 * pair]];
+                    prop_assert_eq!(found, needed, "{} bits, lane {}, pair {}", bits, first / 8, pair);
+                }
+            }
+        }
+        Ok(())
     }
 
     proptest! {
         #[test]
-        fn tiles_of_every_width_and_codebook_are_those_of_the_codec(bytes in prop::collection::vec(any::<u8>(), 256)) {
+        fn states_of_every_width_are_those_of_the_codec(bytes in prop::collection::vec(any::<u8>(), 260)) {
             for bits in Bits::ALL {
-                let tile = &bytes[..bits.tile_bytes()];
-                let mut states = [0; WEIGHTS];
-                trellis::unpack(tile, bits, &mut states);
-                for codebook in Codebook::ALL {
-                    let mut want = [0.0; WEIGHTS];
-                    for (state, index) in states.into_iter().zip(PERMUTATION) {
-                        want[usize::from(index)] = codebook.value(state).to_f32();
-                    }
-                    levels!(|simd| {
-                        let got = match codebook {
-                            Codebook::ThreeInst => decode::<_, ThreeInst>(simd, bits, tile),
-                            Codebook::Mcg => decode::<_, Mcg>(simd, bits, tile),
-                            Codebook::Mul1 => decode::<_, Mul1>(simd, bits, tile),
-                        };
-                        prop_assert_eq!(got, want, "{} {}", bits, codebook);
-                    });
-                }
+                levels!(|simd| with_width!(bits, |HALF_BITS| check::<_, HALF_BITS>(simd, &bytes))?);
             }
         }
-    }
-
-    #[test]
-    fn all_states_have_the_values_of_the_codec() {
-        fn check<S: Simd, V: Values>(simd: S, codebook: Codebook) {
-            for first in (0..=u16::MAX).step_by(LANES) {
-                let mut got = [0.0; LANES];
-                simd.vectorize(
-                    #[inline(always)]
-                    || {
-                        let states =
-                            simd.load_u32(&std::array::from_fn(|lane| u32::from(first) + lane as u32));
-                        simd.store(V::values(simd, states), &mut got);
-                    },
-                );
-                for (lane, got) in got.into_iter().enumerate() {
-                    let state = first + lane as u16;
-                    assert_eq!(got.to_bits(), codebook.value(state).to_f32().to_bits(), "{codebook} {state}");
-                }
-            }
-        }
-        levels!(|simd| {
-            check::<_, ThreeInst>(simd, Codebook::ThreeInst);
-            check::<_, Mcg>(simd, Codebook::Mcg);
-            check::<_, Mul1>(simd, Codebook::Mul1);
-        });
     }
 }

@@ -1,5 +1,7 @@
 //! AVX2 with FMA and F16C: x86-64 from Haswell and Zen on.
 
+mod words;
+
 use std::arch::x86_64::*;
 
 use super::{LANES, Simd};
@@ -24,9 +26,6 @@ fn with_features<R>(work: impl FnOnce() -> R) -> R {
 }
 
 impl Simd for Avx2 {
-    type F32 = __m256;
-    type U32 = __m256i;
-
     #[inline(always)]
     fn vectorize<R>(self, work: impl FnOnce() -> R) -> R {
         // SAFETY: `self` proves that the processor has the features.
@@ -49,6 +48,12 @@ impl Simd for Avx2 {
     fn store(self, value: __m256, to: &mut [f32; LANES]) {
         // SAFETY: `self` proves AVX; the array has the 32 bytes written, which need no alignment.
         unsafe { _mm256_storeu_ps(to.as_mut_ptr(), value) }
+    }
+
+    #[inline(always)]
+    fn load_twice(self, from: &[f32; LANES / 2]) -> __m256 {
+        // SAFETY: `self` proves AVX; the array has the 16 bytes read, which need no alignment.
+        unsafe { _mm256_broadcast_ps(&_mm_loadu_ps(from.as_ptr())) }
     }
 
     #[inline(always)]
@@ -157,6 +162,15 @@ impl Simd for Avx2 {
     }
 
     #[inline(always)]
+    fn sums_of_halves(self, [a, b, c, d]: [__m256; 4]) -> __m256 {
+        // SAFETY: `self` proves AVX2.
+        unsafe {
+            let sums = _mm256_hadd_ps(_mm256_hadd_ps(a, b), _mm256_hadd_ps(c, d));
+            _mm256_permutevar8x32_ps(sums, _mm256_setr_epi32(0, 4, 1, 5, 2, 6, 3, 7))
+        }
+    }
+
+    #[inline(always)]
     fn largest(self, a: __m256) -> f32 {
         // SAFETY: `self` proves AVX.
         unsafe {
@@ -218,112 +232,29 @@ impl Simd for Avx2 {
             ]
         }
     }
-
-    #[inline(always)]
-    fn splat_u32(self, value: u32) -> __m256i {
-        // SAFETY: `self` proves AVX.
-        unsafe { _mm256_set1_epi32(value.cast_signed()) }
-    }
-
-    #[inline(always)]
-    fn load_u32(self, from: &[u32; LANES]) -> __m256i {
-        // SAFETY: `self` proves AVX; the array has the 32 bytes read, which need no alignment.
-        unsafe { _mm256_loadu_si256(from.as_ptr().cast()) }
-    }
-
-    #[inline(always)]
-    fn load_u8(self, from: &[u8; LANES]) -> __m256i {
-        // SAFETY: `self` proves AVX2; the array has the 8 bytes read, which need no alignment.
-        unsafe { _mm256_cvtepu8_epi32(_mm_loadl_epi64(from.as_ptr().cast())) }
-    }
-
-    #[inline(always)]
-    fn gather(self, bytes: &[u8], first: usize, stride: usize) -> __m256i {
-        assert!(first + (LANES - 1) * stride + 4 <= bytes.len() && bytes.len() <= i32::MAX as usize);
-        // SAFETY: `self` proves AVX2; the assertion keeps the last and so every word inside the slice, and
-        // its offsets inside an i32. Gathers need no alignment.
-        unsafe {
-            let lane = _mm256_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7);
-            let offsets = _mm256_mullo_epi32(lane, _mm256_set1_epi32(stride as i32));
-            _mm256_i32gather_epi32::<1>(bytes.as_ptr().add(first).cast(), offsets)
-        }
-    }
-
-    #[inline(always)]
-    fn rotate_lanes(self, a: __m256i) -> __m256i {
-        // SAFETY: `self` proves AVX2.
-        unsafe { _mm256_permutevar8x32_epi32(a, _mm256_setr_epi32(7, 0, 1, 2, 3, 4, 5, 6)) }
-    }
-
-    #[inline(always)]
-    fn and(self, a: __m256i, b: __m256i) -> __m256i {
-        // SAFETY: `self` proves AVX2.
-        unsafe { _mm256_and_si256(a, b) }
-    }
-
-    #[inline(always)]
-    fn or(self, a: __m256i, b: __m256i) -> __m256i {
-        // SAFETY: `self` proves AVX2.
-        unsafe { _mm256_or_si256(a, b) }
-    }
-
-    #[inline(always)]
-    fn xor(self, a: __m256i, b: __m256i) -> __m256i {
-        // SAFETY: `self` proves AVX2.
-        unsafe { _mm256_xor_si256(a, b) }
-    }
-
-    #[inline(always)]
-    fn shl(self, a: __m256i, bits: __m256i) -> __m256i {
-        // SAFETY: `self` proves AVX2.
-        unsafe { _mm256_sllv_epi32(a, bits) }
-    }
-
-    #[inline(always)]
-    fn shr(self, a: __m256i, bits: __m256i) -> __m256i {
-        // SAFETY: `self` proves AVX2.
-        unsafe { _mm256_srlv_epi32(a, bits) }
-    }
-
-    #[inline(always)]
-    fn shr_3_signed(self, a: __m256i) -> __m256i {
-        // SAFETY: `self` proves AVX2.
-        unsafe { _mm256_srai_epi32::<3>(a) }
-    }
-
-    #[inline(always)]
-    fn wrapping_add(self, a: __m256i, b: __m256i) -> __m256i {
-        // SAFETY: `self` proves AVX2.
-        unsafe { _mm256_add_epi32(a, b) }
-    }
-
-    #[inline(always)]
-    fn wrapping_mul(self, a: __m256i, b: __m256i) -> __m256i {
-        // SAFETY: `self` proves AVX2.
-        unsafe { _mm256_mullo_epi32(a, b) }
-    }
-
-    #[inline(always)]
-    fn byte_sum(self, a: __m256i) -> __m256i {
-        // SAFETY: `self` proves AVX2.
-        unsafe {
-            let pairs = _mm256_maddubs_epi16(a, _mm256_set1_epi8(1));
-            _mm256_madd_epi16(pairs, _mm256_set1_epi16(1))
-        }
-    }
-
-    #[inline(always)]
-    fn to_f32(self, a: __m256i) -> __m256 {
-        // SAFETY: `self` proves AVX.
-        unsafe { _mm256_cvtepi32_ps(a) }
-    }
-
-    #[inline(always)]
-    fn bits_as_f32(self, a: __m256i) -> __m256 {
-        // SAFETY: `self` proves AVX.
-        unsafe { _mm256_castsi256_ps(a) }
-    }
 }
+
+#[cfg(test)]
+/// Runs an expression on both levels and compares the bits of the eight numbers that it gives.
+macro_rules! same {
+    (|$simd:ident| $numbers:expr) => {
+        if let Some(avx2) = crate::simd::avx2::Avx2::detect() {
+            let mut results = [[0.0; crate::simd::LANES]; 2];
+            {
+                let $simd = crate::simd::scalar::Scalar;
+                $simd.store($numbers, &mut results[0]);
+            }
+            {
+                let $simd = avx2;
+                $simd.store($numbers, &mut results[1]);
+            }
+            let [scalar, avx2] = results.map(|numbers| numbers.map(f32::to_bits));
+            prop_assert_eq!(scalar, avx2, "{}", stringify!($numbers));
+        }
+    };
+}
+#[cfg(test)]
+use same;
 
 #[cfg(test)]
 mod tests {
@@ -332,25 +263,6 @@ mod tests {
 
     use super::super::scalar::Scalar;
     use super::*;
-
-    /// Runs an expression on both levels and compares the bits of the eight numbers that it gives.
-    macro_rules! same {
-        (|$simd:ident| $numbers:expr) => {
-            if let Some(avx2) = Avx2::detect() {
-                let mut results = [[0.0; LANES]; 2];
-                {
-                    let $simd = Scalar;
-                    $simd.store($numbers, &mut results[0]);
-                }
-                {
-                    let $simd = avx2;
-                    $simd.store($numbers, &mut results[1]);
-                }
-                let [scalar, avx2] = results.map(|numbers| numbers.map(f32::to_bits));
-                prop_assert_eq!(scalar, avx2, "{}", stringify!($numbers));
-            }
-        };
-    }
 
     proptest! {
         #[test]
@@ -373,6 +285,10 @@ mod tests {
             same!(|simd| simd.round(simd.load(&x)));
             same!(|simd| simd.power_of_two(simd.round(simd.mul(simd.load(&x), simd.splat(0.12)))));
             same!(|simd| simd.splat(simd.largest(simd.load(&x))));
+            same!(|simd| simd.load_twice(x.first_chunk().unwrap()));
+            same!(|simd| {
+                simd.sums_of_halves([simd.load(&x), simd.load(&y), simd.splat(x[1]), simd.splat(y[2])])
+            });
             for stride in [1, 2, 4] {
                 same!(|simd| simd.butterfly(stride, simd.load(&x)));
             }
@@ -387,28 +303,6 @@ mod tests {
                 simd.store_f16_bytes(simd.load(&x), &mut bytes);
                 simd.load_f16_bytes(&bytes)
             });
-        }
-
-        #[test]
-        fn words_are_those_of_plain_code(bytes in uniform32(any::<u8>()), words in uniform32(any::<u32>())) {
-            let a: [u32; LANES] = *words.first_chunk().unwrap();
-            let b: [u32; LANES] = *words[8..].first_chunk().unwrap();
-            let shifts = b.map(|b| b % 40);
-            same!(|simd| simd.bits_as_f32(simd.splat_u32(a[0])));
-            same!(|simd| simd.to_f32(simd.load_u8(bytes.first_chunk().unwrap())));
-            same!(|simd| simd.bits_as_f32(simd.gather(&bytes, 3, 3)));
-            same!(|simd| simd.bits_as_f32(simd.gather(&bytes, 0, 4)));
-            same!(|simd| simd.bits_as_f32(simd.rotate_lanes(simd.load_u32(&a))));
-            same!(|simd| simd.bits_as_f32(simd.and(simd.load_u32(&a), simd.load_u32(&b))));
-            same!(|simd| simd.bits_as_f32(simd.or(simd.load_u32(&a), simd.load_u32(&b))));
-            same!(|simd| simd.bits_as_f32(simd.xor(simd.load_u32(&a), simd.load_u32(&b))));
-            same!(|simd| simd.bits_as_f32(simd.shl(simd.load_u32(&a), simd.load_u32(&shifts))));
-            same!(|simd| simd.bits_as_f32(simd.shr(simd.load_u32(&a), simd.load_u32(&shifts))));
-            same!(|simd| simd.bits_as_f32(simd.shr_3_signed(simd.load_u32(&a))));
-            same!(|simd| simd.bits_as_f32(simd.wrapping_add(simd.load_u32(&a), simd.load_u32(&b))));
-            same!(|simd| simd.bits_as_f32(simd.wrapping_mul(simd.load_u32(&a), simd.load_u32(&b))));
-            same!(|simd| simd.bits_as_f32(simd.byte_sum(simd.load_u32(&a))));
-            same!(|simd| simd.to_f32(simd.load_u32(&a.map(|a| a >> 1))));
         }
     }
 
@@ -426,12 +320,5 @@ mod tests {
                 assert!(got.to_bits() == want.to_bits() || got.is_nan() && want.is_nan());
             }
         }
-    }
-
-    #[test]
-    #[should_panic(expected = "bytes.len()")]
-    fn a_gather_past_the_end_is_refused() {
-        let Some(avx2) = Avx2::detect() else { panic!("bytes.len(): this processor cannot tell") };
-        let _ = avx2.gather(&[0; 31], 0, 4);
     }
 }

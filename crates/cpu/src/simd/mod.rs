@@ -12,19 +12,17 @@
 pub(crate) mod avx2;
 pub(crate) mod math;
 pub(crate) mod scalar;
+mod words;
 
 use std::fmt;
+
+pub(crate) use words::{HALF, Words};
 
 /// Numbers in a vector.
 pub(crate) const LANES: usize = 8;
 
 /// A set of vector instructions that the processor is known to have.
-pub(crate) trait Simd: Copy + Send + Sync + 'static {
-    /// Eight `f32`.
-    type F32: Copy;
-    /// Eight `u32`.
-    type U32: Copy;
-
+pub(crate) trait Simd: Words + Send + Sync + 'static {
     /// Runs `work` compiled with this level's instructions.
     fn vectorize<R>(self, work: impl FnOnce() -> R) -> R;
 
@@ -34,6 +32,8 @@ pub(crate) trait Simd: Copy + Send + Sync + 'static {
     fn load(self, from: &[f32; LANES]) -> Self::F32;
     /// `to[i]` becomes lane i.
     fn store(self, value: Self::F32, to: &mut [f32; LANES]);
+    /// Lane i is `from[i mod 4]`.
+    fn load_twice(self, from: &[f32; LANES / 2]) -> Self::F32;
     /// Eight little-endian `f32`.
     fn load_f32_bytes(self, from: &[u8; 4 * LANES]) -> Self::F32;
     /// Eight little-endian halves.
@@ -65,6 +65,9 @@ pub(crate) trait Simd: Copy + Send + Sync + 'static {
     fn power_of_two(self, a: Self::F32) -> Self::F32;
     /// The lanes of each of four vectors added up, as `((0 + 1) + (2 + 3)) + ((4 + 5) + (6 + 7))`.
     fn sums(self, vectors: [Self::F32; 4]) -> [f32; 4];
+    /// Both halves of each of four vectors added up, as `(0 + 1) + (2 + 3)`: lane 2 i is the sum of the lower
+    /// half of vector i, lane 2 i + 1 that of the upper.
+    fn sums_of_halves(self, vectors: [Self::F32; 4]) -> Self::F32;
     /// The largest lane.
     fn largest(self, a: Self::F32) -> f32;
     /// Pairs lane i with lane i + `stride` (1, 2 or 4; bit clear in i) and makes them their sum and difference.
@@ -84,39 +87,6 @@ pub(crate) trait Simd: Copy + Send + Sync + 'static {
         }
         columns
     }
-
-    /// The same number in all lanes.
-    fn splat_u32(self, value: u32) -> Self::U32;
-    /// Lane i is `from[i]`.
-    fn load_u32(self, from: &[u32; LANES]) -> Self::U32;
-    /// Lane i is `from[i]`.
-    fn load_u8(self, from: &[u8; LANES]) -> Self::U32;
-    /// Lane i is the little-endian word at byte `first + i * stride`.
-    fn gather(self, bytes: &[u8], first: usize, stride: usize) -> Self::U32;
-    /// Lane i is lane i - 1, lane 0 is lane 7.
-    fn rotate_lanes(self, a: Self::U32) -> Self::U32;
-    /// `a & b`.
-    fn and(self, a: Self::U32, b: Self::U32) -> Self::U32;
-    /// `a | b`.
-    fn or(self, a: Self::U32, b: Self::U32) -> Self::U32;
-    /// `a ^ b`.
-    fn xor(self, a: Self::U32, b: Self::U32) -> Self::U32;
-    /// `a << bits`, lane by lane; 0 from 32 on.
-    fn shl(self, a: Self::U32, bits: Self::U32) -> Self::U32;
-    /// `a >> bits`, lane by lane; 0 from 32 on.
-    fn shr(self, a: Self::U32, bits: Self::U32) -> Self::U32;
-    /// `a >> 3` as signed numbers.
-    fn shr_3_signed(self, a: Self::U32) -> Self::U32;
-    /// `a + b` modulo 2^32.
-    fn wrapping_add(self, a: Self::U32, b: Self::U32) -> Self::U32;
-    /// `a * b` modulo 2^32.
-    fn wrapping_mul(self, a: Self::U32, b: Self::U32) -> Self::U32;
-    /// The sum of the four bytes of each lane.
-    fn byte_sum(self, a: Self::U32) -> Self::U32;
-    /// As numbers; below 2^31.
-    fn to_f32(self, a: Self::U32) -> Self::F32;
-    /// The numbers that have these bits.
-    fn bits_as_f32(self, a: Self::U32) -> Self::F32;
 }
 
 /// Which vector instructions a device uses.

@@ -1,5 +1,7 @@
 //! Plain code for any processor: arrays of eight, which the compiler turns into whatever vectors there are.
 
+mod words;
+
 use half::f16;
 
 use super::{LANES, Simd};
@@ -24,9 +26,6 @@ fn numbers<const BYTES: usize, const ALL: usize>(bytes: &[u8; ALL]) -> [[u8; BYT
 }
 
 impl Simd for Scalar {
-    type F32 = [f32; LANES];
-    type U32 = [u32; LANES];
-
     #[inline(always)]
     fn vectorize<R>(self, work: impl FnOnce() -> R) -> R {
         work()
@@ -45,6 +44,11 @@ impl Simd for Scalar {
     #[inline(always)]
     fn store(self, value: [f32; LANES], to: &mut [f32; LANES]) {
         *to = value;
+    }
+
+    #[inline(always)]
+    fn load_twice(self, from: &[f32; LANES / 2]) -> [f32; LANES] {
+        std::array::from_fn(|lane| from[lane % (LANES / 2)])
     }
 
     #[inline(always)]
@@ -125,6 +129,14 @@ impl Simd for Scalar {
     }
 
     #[inline(always)]
+    fn sums_of_halves(self, vectors: [[f32; LANES]; 4]) -> [f32; LANES] {
+        std::array::from_fn(|lane| {
+            let v = &vectors[lane / 2][lane % 2 * 4..];
+            (v[0] + v[1]) + (v[2] + v[3])
+        })
+    }
+
+    #[inline(always)]
     fn largest(self, a: [f32; LANES]) -> f32 {
         a.into_iter().fold(f32::NEG_INFINITY, f32::max)
     }
@@ -138,91 +150,4 @@ impl Simd for Scalar {
 
     #[inline(always)]
     fn prefetch(self, _: &[u8]) {}
-
-    #[inline(always)]
-    fn splat_u32(self, value: u32) -> [u32; LANES] {
-        [value; LANES]
-    }
-
-    #[inline(always)]
-    fn load_u32(self, from: &[u32; LANES]) -> [u32; LANES] {
-        *from
-    }
-
-    #[inline(always)]
-    fn load_u8(self, from: &[u8; LANES]) -> [u32; LANES] {
-        map(*from, u32::from)
-    }
-
-    #[inline(always)]
-    fn gather(self, bytes: &[u8], first: usize, stride: usize) -> [u32; LANES] {
-        std::array::from_fn(|lane| {
-            let word = &bytes[first + lane * stride..][..4];
-            u32::from_le_bytes([word[0], word[1], word[2], word[3]])
-        })
-    }
-
-    #[inline(always)]
-    fn rotate_lanes(self, mut a: [u32; LANES]) -> [u32; LANES] {
-        a.rotate_right(1);
-        a
-    }
-
-    #[inline(always)]
-    fn and(self, a: [u32; LANES], b: [u32; LANES]) -> [u32; LANES] {
-        zip(a, b, |a, b| a & b)
-    }
-
-    #[inline(always)]
-    fn or(self, a: [u32; LANES], b: [u32; LANES]) -> [u32; LANES] {
-        zip(a, b, |a, b| a | b)
-    }
-
-    #[inline(always)]
-    fn xor(self, a: [u32; LANES], b: [u32; LANES]) -> [u32; LANES] {
-        zip(a, b, |a, b| a ^ b)
-    }
-
-    #[inline(always)]
-    fn shl(self, a: [u32; LANES], bits: [u32; LANES]) -> [u32; LANES] {
-        zip(a, bits, |a, bits| a.checked_shl(bits).unwrap_or(0))
-    }
-
-    #[inline(always)]
-    fn shr(self, a: [u32; LANES], bits: [u32; LANES]) -> [u32; LANES] {
-        zip(a, bits, |a, bits| a.checked_shr(bits).unwrap_or(0))
-    }
-
-    #[inline(always)]
-    fn shr_3_signed(self, a: [u32; LANES]) -> [u32; LANES] {
-        map(a, |a| (a.cast_signed() >> 3).cast_unsigned())
-    }
-
-    #[inline(always)]
-    fn wrapping_add(self, a: [u32; LANES], b: [u32; LANES]) -> [u32; LANES] {
-        zip(a, b, u32::wrapping_add)
-    }
-
-    #[inline(always)]
-    fn wrapping_mul(self, a: [u32; LANES], b: [u32; LANES]) -> [u32; LANES] {
-        zip(a, b, u32::wrapping_mul)
-    }
-
-    #[inline(always)]
-    fn byte_sum(self, a: [u32; LANES]) -> [u32; LANES] {
-        map(a, |a| {
-            let pairs = (a & 0x00FF_00FF) + (a >> 8 & 0x00FF_00FF);
-            (pairs & 0xFFFF) + (pairs >> 16)
-        })
-    }
-
-    #[inline(always)]
-    fn to_f32(self, a: [u32; LANES]) -> [f32; LANES] {
-        map(a, |a| a.cast_signed() as f32)
-    }
-
-    #[inline(always)]
-    fn bits_as_f32(self, a: [u32; LANES]) -> [f32; LANES] {
-        map(a, f32::from_bits)
-    }
 }

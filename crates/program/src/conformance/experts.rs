@@ -3,7 +3,7 @@
 use exl3::{Bits, Codebook};
 
 use super::batch::Batch;
-use super::prepared::{Setup, val};
+use super::prepared::{SIZE, Setup, val};
 use super::trial::Subject;
 use super::{Case, Check, EXACT, ROWS};
 use crate::random::{self, SplitMix64};
@@ -55,6 +55,10 @@ pub(super) fn cases() -> Vec<Case> {
             experts(subject, &Layer { hidden: 160, width: 96, mix, shared: Some(192) })
         }));
     }
+    cases.push(Case::new("experts stored as EXL3 with hundreds of rows", |subject| {
+        let layer = Layer { hidden: 128, width: 384, mix: Mix::DifferentExl3, shared: Some(128) };
+        rows_of(subject, &layer, &[5, 257])
+    }));
     cases
 }
 
@@ -181,6 +185,10 @@ impl Layer {
 }
 
 fn experts(subject: &mut Subject<'_>, layer: &Layer) -> Check {
+    rows_of(subject, layer, &ROWS)
+}
+
+fn rows_of(subject: &mut Subject<'_>, layer: &Layer, all_rows: &[u32]) -> Check {
     let (x, out) = (val(0, layer.hidden), val(3, layer.hidden));
     let ids = Val { role: Role::Index, ..val(1, TOP_K) };
     let gates = Val { role: Role::Logits, ..val(2, TOP_K) };
@@ -191,10 +199,11 @@ fn experts(subject: &mut Subject<'_>, layer: &Layer) -> Check {
         glu
     });
     let op = Op::Experts { x, ids, gates, experts, shared, act: Activation::Silu, out };
-    let mut trial =
-        subject.trial(&Setup { programs: vec![Program::of(&[op])], weights, ..Setup::default() })?;
+    let tokens = all_rows.iter().copied().fold(SIZE.tokens, u32::max);
+    let setup = Setup { programs: vec![Program::of(&[op])], weights, tokens, ..Setup::default() };
+    let mut trial = subject.trial(&setup)?;
     let mut random = SplitMix64::new(23);
-    for rows in ROWS {
+    for rows in all_rows.iter().copied() {
         for spread in [Spread::All, Spread::OneNeverChosen, Spread::AllTheSame] {
             let inputs = [
                 (x, random.normals((rows * layer.hidden) as usize, 2.0)),

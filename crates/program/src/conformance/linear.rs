@@ -3,7 +3,7 @@
 use exl3::{Bits, Codebook};
 
 use super::batch::Batch;
-use super::prepared::{Setup, val};
+use super::prepared::{SIZE, Setup, val};
 use super::trial::Subject;
 use super::{Case, Check, ROWS};
 use crate::random::{self, SplitMix64};
@@ -36,6 +36,20 @@ pub(super) fn cases() -> Vec<Case> {
             let name = format!("linear EXL3 {bits} bits {codebook} {inputs} to {out}{with}");
             cases.push(Case::new(name, move |subject| one(subject, kind, Storage::Exl3 { bits, codebook })));
         }
+        // Several records of 256 inputs, the last one not full; more columns than one task of one row has.
+        let kind = Kind::Linear { out: 1100, inputs: 600, bias: true };
+        let name = format!("linear EXL3 {bits} bits {codebook} 600 to 1100, few rows");
+        cases.push(Case::new(name, move |subject| {
+            rows_of(subject, (Role::Activation, kind, Storage::Exl3 { bits, codebook }), &FEW_ROWS)
+        }));
+    }
+    for codebook in Codebook::ALL {
+        let kind = Kind::Linear { out: 128, inputs: 256, bias: false };
+        let name = format!("linear EXL3 4 bits {codebook} 256 to 128, hundreds of rows");
+        cases.push(Case::new(name, move |subject| {
+            let bits = Bits::whole(4).ok_or("4 bits are a legal width")?;
+            rows_of(subject, (Role::Activation, kind, Storage::Exl3 { bits, codebook }), &[256, 257])
+        }));
     }
     cases.push(Case::new("linear with a plain embedding table as head", |subject| {
         one(subject, Kind::Table { vocab: 97, hidden: 48 }, Storage::Dense(Dtype::F16))
@@ -75,20 +89,32 @@ pub(super) fn exl3_storages() -> Vec<(Bits, Codebook)> {
     Codebook::ALL.into_iter().flat_map(of).collect()
 }
 
+/// Numbers of rows on both sides of where products with codes change: one row, and groups of up to eight.
+const FEW_ROWS: [u32; 9] = [1, 2, 4, 5, 6, 7, 8, 9, 13];
+
 fn one(subject: &mut Subject<'_>, kind: Kind, storage: Storage) -> Check {
     of_role(subject, Role::Activation, kind, storage)
 }
 
 fn of_role(subject: &mut Subject<'_>, role: Role, kind: Kind, storage: Storage) -> Check {
+    rows_of(subject, (role, kind, storage), &ROWS)
+}
+
+fn rows_of(
+    subject: &mut Subject<'_>,
+    (role, kind, storage): (Role, Kind, Storage),
+    all_rows: &[u32],
+) -> Check {
     let (out, inputs) = kind.shape();
     let (x, y) = (Val { role, ..val(0, inputs) }, val(1, out));
     let setup = Setup {
         weights: vec![(WeightId(0), 0, random::tensor(kind, storage, 11))],
+        tokens: all_rows.iter().copied().fold(SIZE.tokens, u32::max),
         ..Setup::of(&[Op::Linear { x: x.into(), to: vec![(WeightId(0), y)] }])
     };
     let mut trial = subject.trial(&setup)?;
     let mut random = SplitMix64::new(12);
-    for rows in ROWS {
+    for rows in all_rows.iter().copied() {
         let inputs = random.normals((rows * inputs) as usize, 2.0);
         trial.compare(&Batch::rows(rows), &[(x, inputs)])?;
     }
