@@ -12,6 +12,7 @@ mod memory;
 mod refusals;
 mod run;
 mod signals;
+mod smollm2;
 mod verify;
 
 use std::path::{Path, PathBuf};
