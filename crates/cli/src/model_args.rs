@@ -17,7 +17,7 @@ use crate::{fetch, machine, progress};
 /// Which model.
 #[derive(Debug, Args)]
 pub(crate) struct ModelArgs {
-    /// Folder with config.json, tokenizer.json and safetensors files, or org/repo@revision on the hub
+    /// Folder with config.json, tokenizer.json and safetensors files, or GGUF file, or org/repo@revision on the hub
     #[arg(required_unless_present = "shape", conflicts_with = "shape")]
     model: Option<PathBuf>,
 

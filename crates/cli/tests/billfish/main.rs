@@ -14,6 +14,7 @@ mod memory;
 mod refusals;
 mod run;
 mod signals;
+mod smollm2;
 #[cfg(unix)]
 mod terminal;
 mod verify;
