@@ -11,7 +11,7 @@ use program::{
 use crate::caches::{self, Caches};
 use crate::check::{check, vocab};
 use crate::compile::Compiler;
-use crate::driver::{Buffer, Context, Event, Function, Graph, Module, Pinned, fault};
+use crate::driver::{Buffer, Context, Event, Function, Graph, Module, Order, Pinned, fault};
 use crate::kernel::Kernel;
 use crate::launch::{Launch, start};
 use crate::lower::TICKET_BYTES;
@@ -21,6 +21,9 @@ use crate::weights::{self, Weights};
 
 /// Outputs of a step that there is room for before a program with more is prepared.
 const FIRST_ROOM: u32 = 1024;
+
+/// The first architecture (compute capability times ten) on which a kernel may start while the one before ends.
+const OVERLAPPING_ARCH: u32 = 90;
 
 /// Words of one outcome, as kernels write it.
 const GIVEN_WORDS: usize = 2;
@@ -181,7 +184,9 @@ impl Cuda {
             let function = |kernel: &Kernel| {
                 self.functions.get(kernel).cloned().ok_or_else(|| fault(format!("{kernel:?} was not loaded")))
             };
-            let graph = Graph::capture(&self.context, || start(&launches, function))?;
+            let overlapping = self.context.facts.arch >= OVERLAPPING_ARCH;
+            let order = if overlapping { Order::Overlapping } else { Order::After };
+            let graph = Graph::capture(&self.context, || start(&launches, order, function))?;
             prepared.room(shared)?.graphs.insert((tokens, outputs), graph);
         }
         prepared.room(shared)?.graphs[&(tokens, outputs)].launch()?;

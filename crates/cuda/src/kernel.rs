@@ -15,6 +15,7 @@ pub(crate) enum Kernel {
     AddRmsNorm,
     Linear(Dtype),
     LinearCodes { bits: Bits, codebook: Codebook, rows: u32 },
+    GemvCodes { bits: Bits, codebook: Codebook, input: GemvInput },
     Rope(Pairing),
     CacheWrite,
     MlaAbsorb { nope: u32, rotary: u32, value: u32, rank: u32, up: Dtype },
@@ -25,6 +26,16 @@ pub(crate) enum Kernel {
     Elementwise(Elementwise),
     ExpertsSum,
     Answer,
+}
+
+/// What the inputs of a linear map of a few rows are.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(crate) enum GemvInput {
+    Plain,
+    /// `silu(x) * second`.
+    ActMul,
+    /// `x * weight / sqrt(mean(x^2) + eps)`.
+    RmsNorm,
 }
 
 /// The constants of attention.
@@ -58,6 +69,17 @@ pub(crate) enum Elementwise {
     Outputs,
 }
 
+/// Rows that [`Kernel::GemvCodes`] takes.
+pub(crate) const GEMV_ROWS: u32 = 4;
+
+/// Bytes of shared memory that [`Kernel::GemvCodes`] has codes and inputs in, for parts of `blocks` times 128 inputs.
+pub(crate) fn gemv_shared(bits: Bits, codebook: Codebook, blocks: u32, rows: u32) -> u32 {
+    let tile_rows = if bits.half_bits() > 8 { 8 } else { 16 };
+    let ring = 3 * tile_rows * 8 * bits.tile_bytes() as u32;
+    let columns = if codebook == Codebook::Mul1 { 2 * rows } else { rows };
+    ring + blocks * 8 * 4 * columns * 16
+}
+
 impl Attention {
     /// Bytes of shared memory that the compiler does not know of: queries, keys, values and weights as halves.
     pub(crate) fn shared(&self) -> u32 {
@@ -83,6 +105,7 @@ impl Kernel {
             Kernel::RmsNorm | Kernel::AddRmsNorm => "rms_norm",
             Kernel::Linear(_) => "linear",
             Kernel::LinearCodes { .. } => "linear_codes",
+            Kernel::GemvCodes { .. } => "gemv_codes",
             Kernel::Rope(_) => "rope",
             Kernel::CacheWrite => "cache_write",
             Kernel::MlaAbsorb { .. } => "mla_absorb",
@@ -107,6 +130,9 @@ impl Kernel {
             }
             Kernel::LinearCodes { .. } => {
                 concat!(include_str!("kernels/matrix.cu"), include_str!("kernels/linear_codes.cu"))
+            }
+            Kernel::GemvCodes { .. } => {
+                concat!(include_str!("kernels/matrix.cu"), include_str!("kernels/gemv_codes.cu"))
             }
             Kernel::Rope(_) => include_str!("kernels/rope.cu"),
             Kernel::CacheWrite => include_str!("kernels/cache_write.cu"),
@@ -141,6 +167,11 @@ impl Kernel {
                 ("HALF_BITS", u32::from(bits.half_bits())),
                 ("CODEBOOK", codebook_number(codebook)),
                 ("ROWS", rows),
+            ],
+            Kernel::GemvCodes { bits, codebook, input } => vec![
+                ("HALF_BITS", u32::from(bits.half_bits())),
+                ("CODEBOOK", codebook_number(codebook)),
+                ("INPUT", input as u32),
             ],
             Kernel::Rope(pairing) => vec![("INTERLEAVED", u32::from(pairing == Pairing::Interleaved))],
             Kernel::MlaAbsorb { nope, rotary, value, rank, up } => vec![

@@ -2,7 +2,7 @@
 
 use program::Result;
 
-use crate::driver::{Address, Grid};
+use crate::driver::{Address, Function, Grid, Order};
 use crate::kernel::Kernel;
 
 /// One kernel with its grid and its argument.
@@ -48,17 +48,22 @@ impl Params {
     }
 }
 
-/// Starts launches in their order; `function` finds a kernel that was loaded.
+/// Starts launches in their order; `function` finds a kernel that was loaded. Where kernels overlap, each may start while
+/// the one before it ends.
 ///
 /// # Errors
 /// If the driver refuses one.
 pub(crate) fn start(
     launches: &[Launch],
-    function: impl Fn(&Kernel) -> Result<crate::driver::Function>,
+    order: Order,
+    function: impl Fn(&Kernel) -> Result<Function>,
 ) -> Result<()> {
-    launches
-        .iter()
-        .try_for_each(|launch| function(&launch.kernel)?.launch(launch.grid, &launch.params.bytes()))
+    let mut this = Order::After;
+    for launch in launches {
+        function(&launch.kernel)?.launch(launch.grid, this, &launch.params.bytes())?;
+        this = order;
+    }
+    Ok(())
 }
 
 #[cfg(test)]

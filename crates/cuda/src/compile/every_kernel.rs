@@ -6,7 +6,7 @@ use exl3::{Bits, Codebook};
 use program::{Dtype, Pairing};
 
 use super::{Compiler, find};
-use crate::kernel::{Attention, Elementwise, Kernel, RouteScore};
+use crate::kernel::{Attention, Elementwise, GemvInput, Kernel, RouteScore};
 use crate::lower::fitting;
 
 /// Shared memory of a block, by architecture (compute capability times ten), as the programming guide lists it.
@@ -34,6 +34,8 @@ fn kernels(shared: u32) -> Vec<Kernel> {
     for codebook in Codebook::ALL {
         for bits in Bits::ALL.into_iter().filter(|bits| codebook.allows(*bits)) {
             kernels.extend([8, 16].map(|rows| Kernel::LinearCodes { bits, codebook, rows }));
+            let inputs = [GemvInput::Plain, GemvInput::ActMul, GemvInput::RmsNorm];
+            kernels.extend(inputs.map(|input| Kernel::GemvCodes { bits, codebook, input }));
         }
     }
     let attention = |group, key_dims, value_dims, cols, latent| {
@@ -73,6 +75,7 @@ fn every_kernel_compiles_for_every_architecture() {
     let compiler = Compiler::new(None, folders, None);
     for (arch, shared) in ARCHITECTURES {
         let mut kernels = kernels(shared);
+        kernels.retain(|kernel| arch >= 90 || !matches!(kernel, Kernel::GemvCodes { .. }));
         if arch != 90 {
             let mut seen = Vec::new();
             kernels.retain(|kernel| {

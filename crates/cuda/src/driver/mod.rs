@@ -13,7 +13,7 @@ mod nvrtc;
 pub(crate) use context::{Context, Facts};
 pub(crate) use graph::{Event, Graph};
 pub(crate) use memory::{Address, Buffer, Pinned};
-pub(crate) use module::{Function, Grid, Module};
+pub(crate) use module::{Function, Grid, Module, Order};
 pub(crate) use nvrtc::Nvrtc;
 
 use cudarc::driver::DriverError;

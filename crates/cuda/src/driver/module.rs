@@ -1,6 +1,7 @@
 //! Compiled kernels and their launches.
 
 use std::ffi::CString;
+use std::ptr;
 use std::sync::Arc;
 
 use cudarc::driver::{result, sys};
@@ -17,6 +18,17 @@ pub(crate) struct Grid {
     pub(crate) threads: u32,
     /// Bytes of shared memory of a block whose size is not known to the compiler.
     pub(crate) shared: u32,
+    /// Blocks along the second dimension that form a cluster; 1: none do.
+    pub(crate) cluster: u32,
+}
+
+/// When a kernel may start.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Order {
+    /// When the one before has ended.
+    After,
+    /// While the one before ends: it waits by itself before it touches what others write.
+    Overlapping,
 }
 
 /// A loaded cubin.
@@ -90,22 +102,56 @@ impl Function {
     ///
     /// # Errors
     /// If the driver refuses; errors of the kernel itself come later.
-    pub(crate) fn launch(&self, grid: Grid, params: &[u8]) -> Result<()> {
+    pub(crate) fn launch(&self, grid: Grid, order: Order, params: &[u8]) -> Result<()> {
         let [x, y, z] = grid.blocks;
-        // The driver copies the argument before it returns.
+        // The driver copies argument and attributes before it returns.
         let mut arguments = [params.as_ptr().cast_mut().cast()];
+        let mut attributes = Vec::new();
+        if grid.cluster > 1 {
+            attributes.push(attribute(
+                sys::CUlaunchAttributeID::CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION,
+                |value| {
+                    // SAFETY: the field that goes with the attribute's kind.
+                    let dims = unsafe { &mut value.clusterDim };
+                    (dims.x, dims.y, dims.z) = (1, grid.cluster, 1);
+                },
+            ));
+        }
+        if order == Order::Overlapping {
+            attributes.push(attribute(
+                sys::CUlaunchAttributeID::CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION,
+                |value| value.programmaticStreamSerializationAllowed = 1,
+            ));
+        }
+        let config = sys::CUlaunchConfig {
+            gridDimX: x,
+            gridDimY: y,
+            gridDimZ: z,
+            blockDimX: grid.threads,
+            blockDimY: 1,
+            blockDimZ: 1,
+            sharedMemBytes: grid.shared,
+            hStream: self.module.context.stream(),
+            attrs: attributes.as_mut_ptr(),
+            numAttrs: attributes.len() as u32,
+        };
         // SAFETY: every kernel of this crate takes one struct, which the lists of launches lay out byte by byte; its
         // addresses are those of buffers that live as long as the device.
         unsafe {
-            result::launch_kernel(
-                self.function,
-                (x, y, z),
-                (grid.threads, 1, 1),
-                grid.shared,
-                self.module.context.stream(),
-                &mut arguments,
-            )
+            sys::cuLaunchKernelEx(&config, self.function, arguments.as_mut_ptr(), ptr::null_mut()).result()
         }
         .map_err(while_doing("launching a kernel"))
     }
+}
+
+/// A launch attribute; `set` fills the field that belongs to `kind`.
+fn attribute(
+    kind: sys::CUlaunchAttributeID,
+    set: impl FnOnce(&mut sys::CUlaunchAttributeValue),
+) -> sys::CUlaunchAttribute {
+    // SAFETY: the struct is plain numbers and pointers, for which zero is a value.
+    let mut attribute: sys::CUlaunchAttribute = unsafe { std::mem::zeroed() };
+    attribute.id = kind;
+    set(&mut attribute.value);
+    attribute
 }

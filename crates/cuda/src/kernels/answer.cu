@@ -136,6 +136,7 @@ __device__ u64 rank_at_least(const Draw& d, float least, u64 floor) {
 }
 
 extern "C" __global__ void __launch_bounds__(1024) answer(const Params p) {
+    begin();
     const u32 output = blockIdx.x;
     if (output >= p.counts->outputs) return;
     const Want want = p.wants[output];

@@ -85,6 +85,7 @@ __device__ __forceinline__ void fetch(u16* to, u32 stride, const u16* from, u32 
 }
 
 extern "C" __global__ void __launch_bounds__(256) attention(const Params p) {
+    begin();
     extern __shared__ uint4 shared[];
     u16* const queries = (u16*)shared;                              // [HEADS_PADDED][KEY_STRIDE]
     u16* const keys = queries + HEADS_PADDED * KEY_STRIDE;          // [TILE][KEY_STRIDE]

@@ -19,6 +19,7 @@ struct Params {
 };
 
 extern "C" __global__ void __launch_bounds__(256) attention_combine(const Params p) {
+    begin();
 #if LATENT
     __shared__ float mixed[VALUE_DIMS];
 #endif

@@ -12,6 +12,7 @@ struct Params {
 };
 
 extern "C" __global__ void cache_write(const Params p) {
+    begin();
     const u32 row = blockIdx.x, column = blockIdx.y * blockDim.x + threadIdx.x;
     if (row >= *p.count || column >= p.cols) return;
     p.cache[(u64)p.places[row] * p.cols + column] = float_to_half(p.x[(u64)row * p.x_stride + column]);

@@ -14,6 +14,7 @@ struct Params {
 };
 
 extern "C" __global__ void elementwise(const Params p) {
+    begin();
     const u32 row = blockIdx.x, column = blockIdx.y * blockDim.x + threadIdx.x;
     if (row >= *p.count * p.factor || column >= p.cols) return;
     const u64 at = (u64)row * p.cols + column;

@@ -12,6 +12,7 @@ struct Params {
 };
 
 extern "C" __global__ void embed(const Params p) {
+    begin();
     typedef typename Numbers<FORMAT>::Stored Stored;
     const u32 row = blockIdx.x;
     if (row >= p.counts->tokens) return;

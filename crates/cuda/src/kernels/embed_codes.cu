@@ -19,6 +19,7 @@ struct Params {
 #define RING_BITS (256 * BITS)
 
 extern "C" __global__ void __launch_bounds__(256) embed_codes(const Params p) {
+    begin();
     __shared__ float values[256];
     const u32 row = blockIdx.x, i = threadIdx.x;
     if (row >= p.counts->tokens) return;

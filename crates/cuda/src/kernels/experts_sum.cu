@@ -13,6 +13,7 @@ struct Params {
 };
 
 extern "C" __global__ void experts_sum(const Params p) {
+    begin();
     const u32 row = blockIdx.x, column = blockIdx.y * blockDim.x + threadIdx.x;
     if (row >= *p.count || column >= p.cols) return;
     const float* y = p.y + (u64)row * p.slots * p.cols + column;

@@ -9,6 +9,7 @@
 #define ROWS 8
 
 extern "C" __global__ void __launch_bounds__(256) linear(const __grid_constant__ LinearParams p) {
+    begin();
     typedef typename Numbers<FORMAT>::Stored Stored;
     const Work work = find_work(p, ROWS);
     const u32 warp = threadIdx.x / 32, lane = threadIdx.x % 32, n = work.block * 8 + warp;

@@ -82,6 +82,7 @@ __device__ __forceinline__ void multiply(float sums[4], const u32 a[4], u32 b0, 
 }
 
 extern "C" __global__ void __launch_bounds__(256) linear_codes(const __grid_constant__ LinearParams p) {
+    begin();
     extern __shared__ u32 rotated[];  // [ROWS][part / 2 + 4] pairs of halves
     __shared__ float sums[ROWS][128];
     __shared__ float scales[ROWS];

@@ -15,15 +15,17 @@ struct Matrix {
 // One result of a linear operation. `table` holds one matrix, or one an expert.
 struct Target {
     const Matrix* table;
-    float* out;      // rows of `stride`
+    float* out;          // rows of `stride`
+    const float* added;  // what is added to the result, as `out`, or null
     u32 stride;
-    u32 blocks;      // blocks of outputs in the grid's first dimension
+    u32 blocks;          // blocks of outputs in the grid's first dimension
 };
 
 #define MOST_TARGETS 4
 
 struct LinearParams {
     const float* x;      // rows of `x_stride`
+    const float* second; // what else the inputs are made of (`gemv_codes.cu`), or null
     const u32* count;    // rows of the step
     const float* ids;    // chosen experts [rows, top_k], or null: then the grid's last dimension counts row groups
     float* partial;      // sums of each split, where there are several
@@ -37,15 +39,17 @@ struct LinearParams {
     u32 splits;          // parts of the input dimension
     u32 first_group;     // the grid's last dimension counts from here
     u32 targets;
-    u32 unused;
+    float eps;           // of the inputs' norm
     Target target[MOST_TARGETS];
 };
 
 // What one block of threads works on.
 struct Work {
     Matrix matrix;
-    const float* x;   // the first row
-    float* out;       // the first row
+    const float* x;       // the first row
+    u64 x_offset;         // of it among all rows, in numbers
+    float* out;           // the first row
+    const float* added;   // as out, or null
     u32 stride;       // of out
     u32 block;        // which block of outputs
     u32 rows;         // how many rows; 0: nothing to do
@@ -72,16 +76,19 @@ __device__ __forceinline__ Work find_work(const LinearParams& p, u32 most_rows) 
         const u32 expert = slot < p.top_k ? (u32)p.ids[row * p.top_k + slot] : p.shared_index;
         work.matrix = target.table[expert];
         if (work.matrix.storage != p.storage) return work;
-        work.x = p.x + (u64)(pair / p.x_divisor) * p.x_stride;
+        work.x_offset = (u64)(pair / p.x_divisor) * p.x_stride;
         work.out = target.out + (u64)pair * target.stride;
+        work.added = target.added ? target.added + (u64)pair * target.stride : 0;
         work.rows = 1;
     } else {
         const u32 first = work.group * most_rows;
         if (first >= rows) return work;
         work.matrix = target.table[0];
-        work.x = p.x + (u64)first * p.x_stride;
+        work.x_offset = (u64)first * p.x_stride;
         work.out = target.out + (u64)first * target.stride;
+        work.added = target.added ? target.added + (u64)first * target.stride : 0;
         work.rows = min(most_rows, rows - first);
     }
+    work.x = p.x + work.x_offset;
     return work;
 }

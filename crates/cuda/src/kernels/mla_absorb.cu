@@ -14,6 +14,7 @@ struct Params {
 };
 
 extern "C" __global__ void __launch_bounds__(256) mla_absorb(const Params p) {
+    begin();
     typedef typename Numbers<FORMAT>::Stored Stored;
     __shared__ float partial[4][64];
     const u32 head = blockIdx.y, row = blockIdx.z, run = threadIdx.x / 64;

@@ -94,6 +94,25 @@ __device__ __forceinline__ void hadamard_128(float v[4]) {
     }
 }
 
+// Programmatic dependent launch: a kernel may start while the one before it ends, and must wait before it reads what
+// that one wrote or writes what that one reads. Only then it lets the next one start, so that no more than two overlap.
+__device__ __forceinline__ void wait_for_kernel_before() {
+#if ARCH >= 90
+    asm volatile("griddepcontrol.wait;" ::: "memory");
+#endif
+}
+
+__device__ __forceinline__ void let_next_kernel_start() {
+#if ARCH >= 90
+    asm volatile("griddepcontrol.launch_dependents;" ::: "memory");
+#endif
+}
+
+__device__ __forceinline__ void begin() {
+    wait_for_kernel_before();
+    let_next_kernel_start();
+}
+
 // The numbers of a step that kernels look at; the host uploads them to one fixed place (`step.rs`).
 struct Counts {
     u32 tokens;    // rows of the step

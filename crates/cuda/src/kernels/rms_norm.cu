@@ -18,6 +18,7 @@ struct Params {
 };
 
 extern "C" __global__ void rms_norm(const Params p) {
+    begin();
     __shared__ float work[32];
     const u32 row = blockIdx.x / p.runs, run = blockIdx.x % p.runs;
     if (row >= *p.count) return;

@@ -18,6 +18,7 @@ struct Params {
 };
 
 extern "C" __global__ void rope(const Params p) {
+    begin();
     const u32 row = blockIdx.x, column = blockIdx.y * blockDim.x + threadIdx.x;
     if (row >= *p.count || column >= p.cols) return;
     const float* x = p.x + (u64)row * p.x_stride;

@@ -49,6 +49,7 @@ __device__ __forceinline__ u64 random_bits(u64& state) {
 }
 
 extern "C" __global__ void __launch_bounds__(32) route(const Params p) {
+    begin();
     extern __shared__ float keys[];  // [experts] keys, [experts] scores
     float* scores = keys + p.experts;
     const u32 row = blockIdx.x, lane = threadIdx.x;

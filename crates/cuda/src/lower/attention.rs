@@ -84,7 +84,7 @@ impl Lowering<'_> {
         let params = params.address(sums).address(weights).address(self.count(Rows::Tokens));
         let params = params.address(step.lengths).address(step.tables).address(step.pages);
         let params = params.word(q_stride).word(heads).word(splits).float(scale);
-        let grid = Grid { blocks: [splits, rows, groups], threads: 256, shared: kernel.shared() };
+        let grid = Grid { blocks: [splits, rows, groups], threads: 256, shared: kernel.shared(), cluster: 1 };
         self.launch_grid(Kernel::Attention(kernel), grid, params);
         Partial { sums, weights, splits, tile: kernel.tile }
     }

@@ -9,7 +9,7 @@ use program::{Glu, Rows, Storage, Val, WeightId};
 use super::Lowering;
 use super::linear::{Choice, Input, Target};
 use crate::driver::Address;
-use crate::kernel::{Elementwise, Kernel};
+use crate::kernel::{Elementwise, GemvInput, Kernel};
 use crate::launch::Params;
 use crate::weights::storage_number;
 
@@ -34,10 +34,14 @@ impl Lowering<'_> {
             count: self.count(Rows::Tokens),
             rows,
             choice: Some(choice),
+            kind: GemvInput::Plain,
+            second: Address::NULL,
+            eps: 0.0,
         };
         let target = |matrices: Address, out: Address, features: u32| Target {
             matrices,
             out,
+            added: Address::NULL,
             stride: features,
             features,
         };

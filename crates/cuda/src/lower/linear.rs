@@ -2,11 +2,12 @@
 
 use std::collections::BTreeMap;
 
+use exl3::{Bits, Codebook};
 use program::{Cols, Storage, Val, WeightId};
 
 use super::{Lowering, TICKET_BYTES, dtype};
 use crate::driver::{Address, Grid};
-use crate::kernel::Kernel;
+use crate::kernel::{GEMV_ROWS, GemvInput, Kernel, gemv_shared};
 use crate::launch::Params;
 use crate::weights::storage_number;
 
@@ -19,6 +20,12 @@ const MOST_PARTIAL: usize = 64 << 20;
 /// Bytes of shared memory that a block may fill with its part of the inputs; more would leave too few blocks a processor.
 const MOST_SHARED: u32 = 100 << 10;
 
+/// The first architecture (compute capability times ten) that has the kernel for a few rows.
+const GEMV_ARCH: u32 = 90;
+
+/// The most blocks of a cluster that every such GPU takes.
+const MOST_CLUSTER: u32 = 8;
+
 /// Rows of plain matrices that a block has results of.
 const PLAIN_OUTPUTS: u32 = 8;
 
@@ -27,6 +34,8 @@ const PLAIN_OUTPUTS: u32 = 8;
 pub(super) struct Target {
     pub(super) matrices: Address,
     pub(super) out: Address,
+    /// What is added to the result, laid out as it; null: nothing.
+    pub(super) added: Address,
     pub(super) stride: u32,
     pub(super) features: u32,
 }
@@ -55,6 +64,11 @@ pub(super) struct Input {
     /// The most rows of a step.
     pub(super) rows: u32,
     pub(super) choice: Option<Choice>,
+    /// What is done to x on its way in, for a few rows.
+    pub(super) kind: GemvInput,
+    /// What else that takes.
+    pub(super) second: Address,
+    pub(super) eps: f32,
 }
 
 impl Lowering<'_> {
@@ -67,13 +81,22 @@ impl Lowering<'_> {
             count: self.count(x.val.rows),
             rows,
             choice: None,
+            kind: GemvInput::Plain,
+            second: Address::NULL,
+            eps: 0.0,
         };
         // One launch for all matrices of one storage.
         let mut targets: BTreeMap<u32, (Storage, Vec<Target>)> = BTreeMap::new();
         for (weight, out) in to {
             let storage = self.vector(*weight).storage;
             let matrices = self.places.constants.matrices((*weight, None));
-            let target = Target { matrices, out: self.value(*out), stride: out.cols, features: out.cols };
+            let target = Target {
+                matrices,
+                out: self.value(*out),
+                added: Address::NULL,
+                stride: out.cols,
+                features: out.cols,
+            };
             targets.entry(storage_number(storage)).or_insert_with(|| (storage, Vec::new())).1.push(target);
         }
         for (storage, targets) in targets.into_values() {
@@ -86,6 +109,9 @@ impl Lowering<'_> {
     /// Multiplies with all matrices of one storage in the targets' lists.
     pub(super) fn multiply(&mut self, input: Input, storage: Storage, targets: &[Target]) {
         match storage {
+            Storage::Exl3 { bits, codebook } if self.is_few(&input) => {
+                self.multiply_few(input, storage, targets, (bits, codebook));
+            }
             Storage::Exl3 { bits, codebook } => {
                 let rows = if input.choice.is_none() && input.rows > 8 { 16 } else { 8 };
                 let kernel = Kernel::LinearCodes { bits, codebook, rows };
@@ -134,8 +160,37 @@ impl Lowering<'_> {
         for first_group in (0..groups).step_by(at_once as usize) {
             let params = self.params(input, storage, targets, Split { splits, first_group, partial }, 128);
             let blocks = [blocks, splits, (groups - first_group).min(at_once)];
-            let grid = Grid { blocks, threads: 256, shared: rows * (part * 64 + 4) * 4 };
+            let grid = Grid { blocks, threads: 256, shared: rows * (part * 64 + 4) * 4, cluster: 1 };
             self.launch_grid(kernel, grid, params);
+        }
+    }
+
+    /// Whether the kernel for a few rows takes them.
+    pub(super) fn is_few(&self, input: &Input) -> bool {
+        self.places.facts.arch >= GEMV_ARCH && (input.choice.is_some() || input.rows <= GEMV_ROWS)
+    }
+
+    fn multiply_few(
+        &mut self,
+        input: Input,
+        storage: Storage,
+        targets: &[Target],
+        (bits, codebook): (Bits, Codebook),
+    ) {
+        let rows = if input.choice.is_some() { 1 } else { input.rows };
+        let groups = groups(&input, GEMV_ROWS);
+        let blocks: u32 = targets.iter().map(|target| target.features.div_ceil(128)).sum();
+        let blocks_in = input.features.div_ceil(128);
+        // Clusters that fill the processors about twice.
+        let wanted = (2 * self.places.facts.processors).div_ceil(blocks * groups);
+        let splits = wanted.clamp(1, MOST_CLUSTER.min(blocks_in));
+        let shared = gemv_shared(bits, codebook, blocks_in.div_ceil(splits), rows);
+        let kernel = Kernel::GemvCodes { bits, codebook, input: input.kind };
+        for first_group in (0..groups).step_by(1 << 15) {
+            let split = Split { splits, first_group, partial: Address::NULL };
+            let params = self.params(input, storage, targets, split, 128);
+            let blocks = [blocks, splits, (groups - first_group).min(1 << 15)];
+            self.launch_grid(kernel, Grid { blocks, threads: 256, shared, cluster: splits }, params);
         }
     }
 
@@ -154,17 +209,33 @@ impl Lowering<'_> {
                 (ids, top_k, slots, shared, if expanded { 1 } else { slots })
             }
         };
-        let params = Params::new().address(input.x).address(input.count).address(ids).address(split.partial);
+        let params = Params::new()
+            .address(input.x)
+            .address(input.second)
+            .address(input.count)
+            .address(ids)
+            .address(split.partial);
         let params =
             params.address(self.places.tickets).word(input.stride).word(top_k).word(slots).word(divisor);
         let params =
             params.word(shared).word(storage_number(storage)).word(split.splits).word(split.first_group);
-        let params = params.word(targets.len() as u32).word(0);
+        let params = params.word(targets.len() as u32).float(input.eps);
         let end = |params: Params, target: &Target| {
             let blocks = target.features.div_ceil(outputs);
-            params.address(target.matrices).address(target.out).word(target.stride).word(blocks)
+            params
+                .address(target.matrices)
+                .address(target.out)
+                .address(target.added)
+                .word(target.stride)
+                .word(blocks)
         };
-        let none = Target { matrices: Address::NULL, out: Address::NULL, stride: 0, features: 0 };
+        let none = Target {
+            matrices: Address::NULL,
+            out: Address::NULL,
+            added: Address::NULL,
+            stride: 0,
+            features: 0,
+        };
         targets.iter().chain([none; MOST_TARGETS].iter().skip(targets.len())).fold(params, end)
     }
 }

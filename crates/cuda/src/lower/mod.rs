@@ -175,7 +175,7 @@ impl Lowering<'_> {
             params.address(chosen).address(step.positions).word(how.experts).word(how.top_k).word(groups);
         let params = params.word(chosen_groups).word(layer).word(normalised).float(epsilon).float(how.scale);
         let shared = (2 * how.experts + groups) * 4;
-        let grid = Grid { blocks: [self.size.tokens, 1, 1], threads: 32, shared };
+        let grid = Grid { blocks: [self.size.tokens, 1, 1], threads: 32, shared, cluster: 1 };
         self.launch_grid(Kernel::Route(score), grid, params);
     }
 
@@ -204,7 +204,7 @@ impl Lowering<'_> {
     }
 
     fn launch(&mut self, kernel: Kernel, blocks: [u32; 3], threads: u32, params: Params) {
-        self.launch_grid(kernel, Grid { blocks, threads, shared: 0 }, params);
+        self.launch_grid(kernel, Grid { blocks, threads, shared: 0, cluster: 1 }, params);
     }
 
     fn launch_grid(&mut self, kernel: Kernel, grid: Grid, params: Params) {
