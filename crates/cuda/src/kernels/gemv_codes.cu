@@ -274,7 +274,8 @@ extern "C" __global__ void __launch_bounds__(256) gemv_codes(const __grid_consta
 
     Sum first[4] = {0, 0, 0, 0}, second[4] = {0, 0, 0, 0};
     const u32 ring_end = LANE_BITS * (lane + 1);
-    const u32 word0 = (ring_end - 1) / 32, word1 = (word0 + WORDS - 1) % WORDS, word2 = (word0 + WORDS - 2) % WORDS;
+    // No remainders here: NVRTC 13.0 makes wrong addresses of them where WORDS is no power of two.
+    const u32 word0 = (ring_end - 1) / 32, word1 = word0 > 0 ? word0 - 1 : WORDS - 1, word2 = word1 > 0 ? word1 - 1 : WORDS - 1;
     const u32 shift = (32 - ring_end % 32) % 32;
     // Columns beyond those of the rows read a live one.
     const uint4* b_lane = operand + lane % 4 * columns + min(lane / 4, columns - 1);

@@ -134,7 +134,8 @@ extern "C" __global__ void __launch_bounds__(256) linear_codes(const __grid_cons
     if (begin < end) {
         // Where a lane's weights end in the ring of a tile, and the words that hold the bits before.
         const u32 ring_end = LANE_BITS * (lane + 1);
-        const u32 word0 = (ring_end - 1) / 32, word1 = (word0 + WORDS - 1) % WORDS, word2 = (word0 + WORDS - 2) % WORDS;
+        // No remainders here: NVRTC 13.0 makes wrong addresses of them where WORDS is no power of two.
+        const u32 word0 = (ring_end - 1) / 32, word1 = word0 > 0 ? word0 - 1 : WORDS - 1, word2 = word1 > 0 ? word1 - 1 : WORDS - 1;
         const u32 shift = (32 - ring_end % 32) % 32;
         const u32 tile_row = padded_out / 16 * WORDS;  // words from one tile of a column to the next
         const u32* codes = work.matrix.data + (u64)begin * 8 * tile_row + (work.block * 8 + warp) * WORDS;
