@@ -1,4 +1,4 @@
-//! What kernels of one program read and no step changes, beside weights: lists of matrices and rotary frequencies.
+//! What kernels of one program read and no step changes, beside weights: lists of experts' matrices and rotary frequencies.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -73,10 +73,9 @@ pub(crate) fn parts(weights: &Weights, (id, shared): MatrixList) -> Vec<Part> {
     std::iter::once(id).chain(shared).flat_map(of).collect()
 }
 
-/// The lists of matrices that an operation multiplies with.
+/// The lists of matrices that an operation's rows choose from.
 fn lists(op: &Op) -> Vec<MatrixList> {
     match op {
-        Op::Linear { to, .. } => to.iter().map(|(weight, _)| (*weight, None)).collect(),
         Op::Experts { experts, shared, .. } => {
             let with = |of: fn(&Glu) -> WeightId| (of(experts), shared.as_ref().map(of));
             vec![with(|glu| glu.gate), with(|glu| glu.up), with(|glu| glu.down)]

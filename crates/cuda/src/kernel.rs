@@ -13,11 +13,12 @@ pub(crate) enum Kernel {
     EmbedCodes(Bits),
     RmsNorm,
     AddRmsNorm,
-    Linear(Dtype),
+    Linear { dtype: Dtype, input: LinearInput },
     LinearCodes { bits: Bits, codebook: Codebook, rows: u32 },
-    GemvCodes { bits: Bits, codebook: Codebook, input: GemvInput },
+    GemvCodes { bits: Bits, codebook: Codebook, rows: u32, input: LinearInput },
     Rope(Pairing),
     CacheWrite,
+    Heads,
     MlaAbsorb { nope: u32, rotary: u32, value: u32, rank: u32, up: Dtype },
     Attention(Attention),
     Combine { dims: u32 },
@@ -28,9 +29,9 @@ pub(crate) enum Kernel {
     Answer,
 }
 
-/// What the inputs of a linear map of a few rows are.
+/// What the inputs of a linear map are; of many rows they are always plain.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub(crate) enum GemvInput {
+pub(crate) enum LinearInput {
     Plain,
     /// `silu(x) * second`.
     ActMul,
@@ -74,8 +75,8 @@ pub(crate) const GEMV_ROWS: u32 = 4;
 
 /// Bytes of shared memory that [`Kernel::GemvCodes`] has codes and inputs in, for parts of `blocks` times 128 inputs.
 pub(crate) fn gemv_shared(bits: Bits, codebook: Codebook, blocks: u32, rows: u32) -> u32 {
-    let tile_rows = if bits.half_bits() > 8 { 8 } else { 16 };
-    let ring = 3 * tile_rows * 8 * bits.tile_bytes() as u32;
+    let stages = if bits.half_bits() > 8 { 4 } else { 6 };
+    let ring = stages * 8 * 8 * bits.tile_bytes() as u32;
     let columns = if codebook == Codebook::Mul1 { 2 * rows } else { rows };
     ring + blocks * 8 * 4 * columns * 16
 }
@@ -103,11 +104,12 @@ impl Kernel {
             Kernel::Embed(_) => "embed",
             Kernel::EmbedCodes(_) => "embed_codes",
             Kernel::RmsNorm | Kernel::AddRmsNorm => "rms_norm",
-            Kernel::Linear(_) => "linear",
+            Kernel::Linear { .. } => "linear",
             Kernel::LinearCodes { .. } => "linear_codes",
             Kernel::GemvCodes { .. } => "gemv_codes",
             Kernel::Rope(_) => "rope",
             Kernel::CacheWrite => "cache_write",
+            Kernel::Heads => "heads",
             Kernel::MlaAbsorb { .. } => "mla_absorb",
             Kernel::Attention(_) => "attention",
             Kernel::Combine { .. } | Kernel::CombineLatent { .. } => "attention_combine",
@@ -125,7 +127,7 @@ impl Kernel {
             Kernel::Embed(_) => include_str!("kernels/embed.cu"),
             Kernel::EmbedCodes(_) => include_str!("kernels/embed_codes.cu"),
             Kernel::RmsNorm | Kernel::AddRmsNorm => include_str!("kernels/rms_norm.cu"),
-            Kernel::Linear(_) => {
+            Kernel::Linear { .. } => {
                 concat!(include_str!("kernels/matrix.cu"), include_str!("kernels/linear.cu"))
             }
             Kernel::LinearCodes { .. } => {
@@ -136,6 +138,7 @@ impl Kernel {
             }
             Kernel::Rope(_) => include_str!("kernels/rope.cu"),
             Kernel::CacheWrite => include_str!("kernels/cache_write.cu"),
+            Kernel::Heads => include_str!("kernels/heads.cu"),
             Kernel::MlaAbsorb { .. } => include_str!("kernels/mla_absorb.cu"),
             Kernel::Attention(_) => include_str!("kernels/attention.cu"),
             Kernel::Combine { .. } | Kernel::CombineLatent { .. } => {
@@ -159,7 +162,10 @@ impl Kernel {
 
     fn constants(&self) -> Vec<(&'static str, u32)> {
         match *self {
-            Kernel::Embed(dtype) | Kernel::Linear(dtype) => vec![("FORMAT", format_number(dtype))],
+            Kernel::Embed(dtype) => vec![("FORMAT", format_number(dtype))],
+            Kernel::Linear { dtype, input } => {
+                vec![("FORMAT", format_number(dtype)), ("INPUT", input as u32)]
+            }
             Kernel::EmbedCodes(bits) => vec![("BITS", u32::from(bits.half_bits()) / 2)],
             Kernel::RmsNorm => vec![("ADD", 0)],
             Kernel::AddRmsNorm => vec![("ADD", 1)],
@@ -168,9 +174,10 @@ impl Kernel {
                 ("CODEBOOK", codebook_number(codebook)),
                 ("ROWS", rows),
             ],
-            Kernel::GemvCodes { bits, codebook, input } => vec![
+            Kernel::GemvCodes { bits, codebook, rows, input } => vec![
                 ("HALF_BITS", u32::from(bits.half_bits())),
                 ("CODEBOOK", codebook_number(codebook)),
+                ("ROWS", rows),
                 ("INPUT", input as u32),
             ],
             Kernel::Rope(pairing) => vec![("INTERLEAVED", u32::from(pairing == Pairing::Interleaved))],
@@ -203,7 +210,7 @@ impl Kernel {
             }
             Kernel::Route(score) => vec![("SCORE", score as u32)],
             Kernel::Elementwise(kind) => vec![("KIND", kind as u32)],
-            Kernel::CacheWrite | Kernel::ExpertsSum | Kernel::Answer => vec![],
+            Kernel::CacheWrite | Kernel::Heads | Kernel::ExpertsSum | Kernel::Answer => vec![],
         }
     }
 }

@@ -40,6 +40,13 @@ impl Params {
         self.word(float.to_bits())
     }
 
+    /// A struct with pointers in it.
+    pub(crate) fn bytes_of(mut self, bytes: &[u8]) -> Params {
+        self.0.resize(self.0.len().next_multiple_of(8), 0);
+        self.0.extend(bytes);
+        self
+    }
+
     /// The struct, its length a multiple of a pointer's.
     pub(crate) fn bytes(&self) -> Vec<u8> {
         let mut bytes = self.0.clone();

@@ -17,6 +17,7 @@
 //! | `device` | the order of calls |
 //! | `options` | how the device is opened |
 //! | `prepared` | a program's memory and graphs |
+//! | `fuse` | which operations run together |
 //! | `lower` | from operations to launches |
 //! | `launch`, `kernel` | a launch and its argument; which kernels there are and their constants |
 //! | `kernels/` | CUDA C: a file a kernel, after `prelude.cu` |
@@ -34,6 +35,7 @@ mod constants;
 mod device;
 #[expect(unsafe_code, reason = "NVIDIA's driver and compiler are C libraries")]
 mod driver;
+mod fuse;
 mod kernel;
 mod launch;
 mod lower;

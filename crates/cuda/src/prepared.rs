@@ -9,6 +9,7 @@ use program::{Op, Options, Program, Result, Size, Val};
 use crate::caches::Caches;
 use crate::constants::Constants;
 use crate::driver::{Address, Buffer, Context, Graph, Pinned};
+use crate::fuse::Fusions;
 use crate::launch::Launch;
 use crate::lower::{Places, lower};
 use crate::step::Layout;
@@ -25,6 +26,7 @@ pub(crate) struct Prepared {
     pub(crate) written: Vec<usize>,
     /// The last step.
     pub(crate) last: Size,
+    fusions: Fusions,
     plan: ScratchPlan,
     pub(crate) values: Buffer,
     constants: Constants,
@@ -65,7 +67,8 @@ impl Prepared {
         options: &Options,
         vocab: u32,
     ) -> Result<Prepared> {
-        let plan = ScratchPlan::new(program, options);
+        let fusions = Fusions::new(program, shared.weights, options.keep_all);
+        let plan = ScratchPlan::of(fusions.lives(), options.size);
         Ok(Prepared {
             options: *options,
             vocab,
@@ -73,6 +76,7 @@ impl Prepared {
             last: Size { tokens: 0, outputs: 0, sequences: 0 },
             values: Buffer::zeros(shared.context, plan.len() * 4)?,
             constants: Constants::new(shared.context, program, shared.weights)?,
+            fusions,
             plan,
             program: program.clone(),
             room: None,
@@ -148,6 +152,7 @@ impl Prepared {
             weights: shared.weights,
             caches: shared.caches,
             constants: &self.constants,
+            fusions: &self.fusions,
             plan: &self.plan,
             values: self.values.address(),
             work,

@@ -17,6 +17,9 @@ const FIRST_BLOCK: usize = 1 << 20;
 /// Bytes of later blocks.
 const LARGEST_BLOCK: usize = 256 << 20;
 
+/// Bytes of the struct `Matrix` of the kernels.
+pub(crate) const MATRIX_BYTES: usize = 48;
+
 /// Tensors begin at multiples of this many bytes.
 const ALIGNMENT: usize = 256;
 
@@ -83,8 +86,8 @@ impl Weights {
                 };
                 stored.bias = self.store_bias(bias.as_deref())?;
             }
-            HostTensor::Exl3 { trellis, suh, svh, bias, .. } => {
-                stored.data = self.store(trellis)?;
+            HostTensor::Exl3 { bits, trellis, suh, svh, bias, .. } => {
+                stored.data = self.store(&by_blocks(trellis, bits.tile_bytes(), svh.len() / TILE))?;
                 stored.suh = self.store(&halves(suh))?;
                 stored.svh = self.store(&halves(svh))?;
                 stored.bias = self.store_bias(bias.as_deref())?;
@@ -206,6 +209,18 @@ fn check_bias(kind: Kind, bias: Option<&[f32]>) -> Result<(), Fault> {
         return Ok(());
     }
     Err(Fault::Tensor(format!("{kind:?} has a bias of {found:?} numbers, {needed:?} are needed")))
+}
+
+/// Tiles in the order in which kernels use them: for each eight columns of tiles (128 outputs) all rows.
+fn by_blocks(trellis: &[u8], tile_bytes: usize, columns: usize) -> Vec<u8> {
+    let (row, eight) = (columns * tile_bytes, 8 * tile_bytes);
+    let mut ordered = Vec::with_capacity(trellis.len());
+    for start in (0..row).step_by(eight) {
+        for tiles in trellis.chunks_exact(row) {
+            ordered.extend_from_slice(&tiles[start..start + eight]);
+        }
+    }
+    ordered
 }
 
 fn halves(values: &[f16]) -> Vec<u8> {

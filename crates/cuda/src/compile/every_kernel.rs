@@ -6,7 +6,7 @@ use exl3::{Bits, Codebook};
 use program::{Dtype, Pairing};
 
 use super::{Compiler, find};
-use crate::kernel::{Attention, Elementwise, GemvInput, Kernel, RouteScore};
+use crate::kernel::{Attention, Elementwise, Kernel, LinearInput, RouteScore};
 use crate::lower::fitting;
 
 /// Shared memory of a block, by architecture (compute capability times ten), as the programming guide lists it.
@@ -24,9 +24,18 @@ const DTYPES: [Dtype; 3] = [Dtype::F32, Dtype::F16, Dtype::Bf16];
 
 /// Every kernel with every value of constants that are not a model's own, and some of those that are.
 fn kernels(shared: u32) -> Vec<Kernel> {
-    let mut kernels =
-        vec![Kernel::RmsNorm, Kernel::AddRmsNorm, Kernel::CacheWrite, Kernel::ExpertsSum, Kernel::Answer];
-    kernels.extend(DTYPES.iter().flat_map(|dtype| [Kernel::Embed(*dtype), Kernel::Linear(*dtype)]));
+    let mut kernels = vec![
+        Kernel::RmsNorm,
+        Kernel::AddRmsNorm,
+        Kernel::CacheWrite,
+        Kernel::Heads,
+        Kernel::ExpertsSum,
+        Kernel::Answer,
+    ];
+    kernels.extend(DTYPES.map(Kernel::Embed));
+    for input in [LinearInput::Plain, LinearInput::RmsNorm] {
+        kernels.extend(DTYPES.map(|dtype| Kernel::Linear { dtype, input }));
+    }
     kernels.extend([Pairing::Interleaved, Pairing::HalfSplit].map(Kernel::Rope));
     kernels.extend([RouteScore::Softmax, RouteScore::Sigmoid, RouteScore::Hash].map(Kernel::Route));
     kernels.extend([Elementwise::ActMul, Elementwise::Add, Elementwise::Outputs].map(Kernel::Elementwise));
@@ -34,8 +43,10 @@ fn kernels(shared: u32) -> Vec<Kernel> {
     for codebook in Codebook::ALL {
         for bits in Bits::ALL.into_iter().filter(|bits| codebook.allows(*bits)) {
             kernels.extend([8, 16].map(|rows| Kernel::LinearCodes { bits, codebook, rows }));
-            let inputs = [GemvInput::Plain, GemvInput::ActMul, GemvInput::RmsNorm];
-            kernels.extend(inputs.map(|input| Kernel::GemvCodes { bits, codebook, input }));
+            let inputs = [LinearInput::Plain, LinearInput::ActMul, LinearInput::RmsNorm];
+            for rows in [1, 4] {
+                kernels.extend(inputs.map(|input| Kernel::GemvCodes { bits, codebook, rows, input }));
+            }
         }
     }
     let attention = |group, key_dims, value_dims, cols, latent| {

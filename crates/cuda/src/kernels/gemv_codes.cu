@@ -1,6 +1,6 @@
 // linear, EXL3 codes, for 1 to 4 rows: out[r] = ((x[r] * suh) H inner) H * svh (+ bias) (+ added[r]).
 //
-// HALF_BITS: twice the bits a weight; CODEBOOK: 0 3inst, 1 mcg, 2 mul1. INPUT: what x is: 0 as it lies there,
+// HALF_BITS: twice the bits a weight; CODEBOOK: 0 3inst, 1 mcg, 2 mul1; ROWS: 1 or 4 rows in one go. INPUT: what x is: 0 as it lies there,
 // 1 silu(x) * second, 2 x * weight / sqrt(mean(x^2) + eps) with the weight in `second`. Needs compute capability 9.0.
 //
 // Idea: the tensor cores do the codebook's sum. For mul1 a weight is an affine function of the byte sum of
@@ -10,20 +10,21 @@
 // Nothing is rounded to f16 in between: a weight is off by at most 2^-12 of itself.
 //
 // Layout. A cluster of `splits` blocks makes 128 outputs (a block of H); each takes a part of the inputs, a multiple of 128.
-// grid (blocks of outputs of all targets, splits, 1 or chosen experts), 8 warps. Codes come by bulk copies, 8 tiles of
-// one tile row at a time (they lie side by side), into a ring of STAGES stages; the first stages are asked for before
-// the kernel waits for the one before it. Meanwhile x is rotated and quantised. Each warp walks one column of tiles. The blocks' sums
-// meet in shared memory of the first one, in their order, which turns them back.
+// grid (blocks of outputs of all targets, splits, groups of ROWS rows or chosen experts). A ninth warp fetches codes, a
+// bulk copy for each stage of 8 tile rows, into a ring; it begins before the kernel waits for the one before it. Meanwhile
+// eight warps rotate and quantise x; then each walks one column of tiles. The blocks' sums meet in shared memory of the
+// first one, in their order, which turns them back.
 //
 // Traffic: the codes once (inputs * outputs * bits / 8 bytes), x once for each block.
 
 #define WORDS (4 * HALF_BITS)        // of 32 bits in a tile
 #define LANE_BITS (4 * HALF_BITS)    // that a lane's eight weights bring
 #define THREE_WORDS (HALF_BITS == 7 || HALF_BITS > 8)
-#define MOST_ROWS 4
-#define STAGE_TILES (HALF_BITS > 8 ? 8 : 16)   // tile rows a stage
-#define STAGES 3
+#define STAGES (HALF_BITS > 8 ? 4 : 6)
 #define TILE_ROW (8 * WORDS)         // words of eight tiles
+#define STAGE_WORDS (8 * TILE_ROW)
+#define CONSUMERS 256
+#define HELD (ROWS == 1 ? 2 : 1)     // blocks of inputs that a warp holds on to between two passes
 #define COLUMNS (CODEBOOK == 2 ? 2 : 1)        // of the operand B a row
 
 #if CODEBOOK == 0
@@ -91,8 +92,12 @@ __device__ __forceinline__ void multiply(Sum s[4], u32 a0, u32 a1, u32 a2, u32 a
 
 __device__ __forceinline__ u32 shared_address(const void* at) { return (u32)__cvta_generic_to_shared(at); }
 
-__device__ __forceinline__ void barrier_init(u64* barrier) {
-    asm volatile("mbarrier.init.shared::cta.b64 [%0], 1;" ::"r"(shared_address(barrier)) : "memory");
+__device__ __forceinline__ void barrier_init(u64* barrier, u32 arrivals) {
+    asm volatile("mbarrier.init.shared::cta.b64 [%0], %1;" ::"r"(shared_address(barrier)), "r"(arrivals) : "memory");
+}
+
+__device__ __forceinline__ void barrier_arrive(u64* barrier) {
+    asm volatile("mbarrier.arrive.shared::cta.b64 _, [%0];" ::"r"(shared_address(barrier)) : "memory");
 }
 
 __device__ __forceinline__ void barrier_expect(u64* barrier, u32 bytes) {
@@ -112,6 +117,9 @@ __device__ __forceinline__ void bulk_copy(void* to, const void* from, u32 bytes,
                  : "memory");
 }
 
+// Waits for the eight warps that multiply.
+__device__ __forceinline__ void consumers_barrier() { asm volatile("bar.sync 1, 256;" ::: "memory"); }
+
 __device__ __forceinline__ void cluster_barrier() {
     asm volatile("barrier.cluster.arrive.release.aligned;\nbarrier.cluster.wait.acquire.aligned;" ::: "memory");
 }
@@ -127,150 +135,200 @@ __device__ __forceinline__ float4 cluster_load(const float* at, u32 rank) {
 
 // A part of the inputs of one block.
 struct Part {
-    u32 begin, blocks;  // in blocks of 128
-    const u32* codes;   // of its first tile row, this block's eight columns
-    u32 stride;         // words from one tile row to the next
+    u32 begin, blocks;  // in blocks of 128, which are also the stages
+    const u32* codes;
 };
 
 __device__ __forceinline__ Part part_of(const LinearParams& p, const Work& work) {
-    const u32 blocks_in = (work.matrix.inputs + 127) / 128, tiles_out = (work.matrix.out + 127) / 128 * 8;
+    const u32 blocks_in = (work.matrix.inputs + 127) / 128;
     Part part;
     part.begin = blockIdx.y * blocks_in / p.splits;
     part.blocks = (blockIdx.y + 1) * blocks_in / p.splits - part.begin;
-    part.stride = tiles_out * WORDS;
-    part.codes = work.matrix.data + (u64)part.begin * 8 * part.stride + work.block * TILE_ROW;
+    part.codes = work.matrix.data + ((u64)work.block * blocks_in + part.begin) * STAGE_WORDS;
     return part;
-}
-
-// Asks for stage `stage` of the part, one thread for all.
-__device__ __forceinline__ void ask(const Part& part, u32* ring, u64* full, u32 stage) {
-    const u32 first = stage * STAGE_TILES, rows = min((u32)STAGE_TILES, part.blocks * 8 - first);
-    u64* barrier = full + stage % STAGES;
-    barrier_expect(barrier, rows * TILE_ROW * 4);
-    u32* to = ring + stage % STAGES * STAGE_TILES * TILE_ROW;
-    const u32* from = part.codes + (u64)first * part.stride;
-    for (u32 row = 0; row < rows; row++) bulk_copy(to + row * TILE_ROW, from + (u64)row * part.stride, TILE_ROW * 4, barrier);
 }
 
 // Four rotated inputs of a row, not normalised.
 __device__ __forceinline__ void rotated(float v[4], const LinearParams& p, const Work& work, u32 row, u32 k, float scale) {
     const float* x = work.x + (u64)row * p.x_stride;
-#pragma unroll
-    for (int i = 0; i < 4; i++) {
-        float x_i = 0.0f;
-        if (k + i < work.matrix.inputs) {
-            x_i = x[k + i];
+    const uint2 signs = *(const uint2*)(work.matrix.suh + k);
+    const float suh[4] = {low_half(signs.x), high_half(signs.x), low_half(signs.y), high_half(signs.y)};
+    float x_i[4];
 #if INPUT == 1
-            x_i = x_i / (1.0f + expf(-x_i)) * p.second[work.x_offset + (u64)row * p.x_stride + k + i];
+    float other[4];
+    const float* second = p.second + work.x_offset + (u64)row * p.x_stride;
 #elif INPUT == 2
-            x_i = x_i * scale * p.second[k + i];
+    float other[4];
+    const float* second = p.second;
+#endif
+    // Rows begin at multiples of 16 bytes if they are as long.
+    if (k + 4 <= work.matrix.inputs && p.aligned) {
+        *(float4*)x_i = *(const float4*)(x + k);
+#if INPUT
+        *(float4*)other = *(const float4*)(second + k);
+#endif
+    } else {
+#pragma unroll
+        for (int i = 0; i < 4; i++) {
+            x_i[i] = k + i < work.matrix.inputs ? x[k + i] : 0.0f;
+#if INPUT
+            other[i] = k + i < work.matrix.inputs ? second[k + i] : 0.0f;
 #endif
         }
-        v[i] = x_i * half_to_float(work.matrix.suh[k + i]);
+    }
+#pragma unroll
+    for (int i = 0; i < 4; i++) {
+#if INPUT == 1
+        x_i[i] = x_i[i] / (1.0f + expf(-x_i[i])) * other[i];
+#elif INPUT == 2
+        x_i[i] = x_i[i] * scale * other[i];
+#endif
+        v[i] = x_i[i] * suh[i];
     }
     hadamard_128(v);
 }
 
-extern "C" __global__ void __launch_bounds__(256) gemv_codes(const __grid_constant__ LinearParams p) {
+extern "C" __global__ void __launch_bounds__(288) gemv_codes(const __grid_constant__ LinearParams p) {
     extern __shared__ uint4 shared[];
-    u32* const ring = (u32*)shared;                              // [STAGES][STAGE_TILES][8 tiles]
-    uint4* const operand = shared + STAGES * STAGE_TILES * TILE_ROW / 4;  // [tile rows][4][columns]
-    __shared__ u64 full[STAGES];
-    __shared__ __align__(16) float sums[MOST_ROWS][128];
-    __shared__ int largest[MOST_ROWS];
+    u32* const ring = (u32*)shared;                             // [STAGES][8 tile rows][8 tiles]
+    uint4* const operand = shared + STAGES * STAGE_WORDS / 4;   // [tile rows][4][columns]
+    __shared__ u64 full[STAGES], empty[STAGES];
+    __shared__ __align__(16) float sums[ROWS][128];
+    __shared__ int largest[ROWS];
 #if CODEBOOK == 2
-    __shared__ int totals[MOST_ROWS];
+    __shared__ int totals[ROWS];
 #endif
 #if INPUT == 2
-    __shared__ float work_space[32];
+    __shared__ float work_space[8], norms[ROWS];
 #endif
-    __shared__ float norms[MOST_ROWS];
     const u32 warp = threadIdx.x / 32, lane = threadIdx.x % 32;
 
-    if (threadIdx.x == 0) {
-        for (int i = 0; i < STAGES; i++) barrier_init(full + i);
+    if (threadIdx.x == CONSUMERS) {
+        for (int i = 0; i < STAGES; i++) {
+            barrier_init(full + i, 1);
+            barrier_init(empty + i, 8);
+        }
         asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory");
     }
-    if (threadIdx.x < MOST_ROWS) {
+    if (threadIdx.x < ROWS) {
         largest[threadIdx.x] = 0;
-        norms[threadIdx.x] = 1.0f;
 #if CODEBOOK == 2
         totals[threadIdx.x] = 0;
 #endif
     }
     __syncthreads();
     // Which weights chosen experts have is known after the kernel before; other weights are fetched meanwhile.
-    Work work;
-    Part part;
-    const bool early = p.ids == 0;
-    if (early) {
-        work = find_work(p, MOST_ROWS);
-        if (work.rows == 0) return;
-        part = part_of(p, work);
-        if (threadIdx.x == 0)
-            for (u32 stage = 0; stage < STAGES && stage * STAGE_TILES < part.blocks * 8; stage++) ask(part, ring, full, stage);
+    if (p.ids) wait_for_kernel_before();
+    const Work work = find_work(p, ROWS);
+    if (work.rows == 0 || work.block * 128 >= (work.matrix.out + 127) / 128 * 128) return;
+    const Part part = part_of(p, work);
+
+    if (warp == 8) {
+        if (lane == 0) {
+            for (u32 stage = 0; stage < part.blocks; stage++) {
+                const u32 slot = stage % STAGES;
+                if (stage >= STAGES) barrier_wait(empty + slot, stage / STAGES % 2 ^ 1);
+                barrier_expect(full + slot, STAGE_WORDS * 4);
+                bulk_copy(ring + slot * STAGE_WORDS, part.codes + (u64)stage * STAGE_WORDS, STAGE_WORDS * 4, full + slot);
+            }
+        }
+        __syncwarp();
+        if (p.splits > 1) {
+            cluster_barrier();
+            cluster_barrier();
+        }
+        return;
     }
-    wait_for_kernel_before();
-    if (!early) {
-        work = find_work(p, MOST_ROWS);
-        if (work.rows == 0 || work.block * 128 >= (work.matrix.out + 127) / 128 * 128) return;
-        part = part_of(p, work);
-        if (threadIdx.x == 0)
-            for (u32 stage = 0; stage < STAGES && stage * STAGE_TILES < part.blocks * 8; stage++) ask(part, ring, full, stage);
-    }
+    const uint2 out_signs = *(const uint2*)(work.matrix.svh + work.block * 128 + lane * 4);
+    if (!p.ids) wait_for_kernel_before();
+    if (p.small) let_next_kernel_start();
 
 #if INPUT == 2
     for (u32 row = 0; row < work.rows; row++) {
         float squares = 0.0f;
-        for (u32 k = threadIdx.x; k < work.matrix.inputs; k += 256) {
+        for (u32 k = threadIdx.x; k < work.matrix.inputs; k += CONSUMERS) {
             const float x = work.x[(u64)row * p.x_stride + k];
             squares += x * x;
         }
-        squares = block_sum(squares, work_space);
+        // As block_sum does, by the eight warps alone.
+        squares = warp_sum(squares);
+        if (lane == 0) work_space[warp] = squares;
+        consumers_barrier();
+        squares = warp_sum(lane < 8 ? work_space[lane] : 0.0f);
         if (threadIdx.x == 0) norms[row] = 1.0f / sqrtf(squares / (float)work.matrix.inputs + p.eps);
+        consumers_barrier();
     }
-    __syncthreads();
+#define NORM(row) norms[row]
+#else
+#define NORM(row) 1.0f
 #endif
     // The largest rotated input of each row, then all of them as whole numbers (mul1) or halves.
-    const u32 items = work.rows * part.blocks, columns = work.rows * COLUMNS;
+    const u32 columns = work.rows * COLUMNS;
+    float held[HELD][ROWS][4];
     float v[4];
-    for (u32 item = warp; item < items; item += 8) {
-        const u32 row = item / part.blocks, k = (part.begin + item % part.blocks) * 128 + lane * 4;
-        rotated(v, p, work, row, k, norms[row]);
-        const float most = warp_max(fmaxf(fmaxf(fabsf(v[0]), fabsf(v[1])), fmaxf(fabsf(v[2]), fabsf(v[3]))));
-        if (lane == 0) atomicMax(largest + row, __float_as_int(most));
-    }
-    __syncthreads();
-    for (u32 item = warp; item < items; item += 8) {
-        const u32 row = item / part.blocks, block = item % part.blocks;
-        if (items > 8) rotated(v, p, work, row, (part.begin + block) * 128 + lane * 4, norms[row]);
-        const float most = fmaxf(__int_as_float(largest[row]), 1e-30f);
-        // Inputs 4 lane .. of the block lie in tile row lane / 4; there input kk belongs to lanes kk % 8 / 2, and
-        // word 2 (kk % 2) + kk / 8 of theirs.
-        const u32 tile = block * 8 + lane / 4;
-#if CODEBOOK == 2
-        int total = 0;
-#endif
 #pragma unroll
-        for (int i = 0; i < 4; i++) {
-            const u32 kk = lane % 4 * 4 + i, t = kk % 8 / 2, word = kk % 2 * 2 + kk / 8;
-            u32* to = (u32*)(operand + (tile * 4 + t) * columns) + word;
+    for (int row = 0; row < ROWS; row++) {
+        if (row < work.rows) {
+            float most = 0.0f;
+#pragma unroll
+            for (int i = 0; i < HELD; i++) {
+                const u32 block = warp + i * 8;
+                if (block < part.blocks) {
+                    rotated(held[i][row], p, work, row, (part.begin + block) * 128 + lane * 4, NORM(row));
+                    for (int j = 0; j < 4; j++) most = fmaxf(most, fabsf(held[i][row][j]));
+                }
+            }
+            for (u32 block = warp + HELD * 8; block < part.blocks; block += 8) {
+                rotated(v, p, work, row, (part.begin + block) * 128 + lane * 4, NORM(row));
+                for (int j = 0; j < 4; j++) most = fmaxf(most, fabsf(v[j]));
+            }
+            most = warp_max(most);
+            if (lane == 0) atomicMax(largest + row, __float_as_int(most));
+        }
+    }
+    consumers_barrier();
+#pragma unroll
+    for (int row = 0; row < ROWS; row++) {
+        if (row < work.rows) {
+            const float most = fmaxf(__int_as_float(largest[row]), 1e-30f);
 #if CODEBOOK == 2
-            const int q = __float2int_rn(v[i] * (32600.0f / most)), high = (q + 128) >> 8, low = q - high * 256;
-            to[row * 8] = (u32)(high & 255) * 0x01010101u;
-            to[row * 8 + 4] = (u32)(low & 255) * 0x01010101u;
-            total += q;
+            const float scale = 32600.0f / most;
+            int total = 0;
 #else
-            const u16 h = float_to_half(v[i] * (1024.0f / most));
-            to[row * 4] = (u32)h * 0x00010001u;
+            const float scale = 1024.0f / most;
+#endif
+            auto store = [&](const float* x, u32 block) {
+                // Inputs 4 lane .. of the block lie in tile row lane / 4; there input kk belongs to lanes kk % 8 / 2, and
+                // word 2 (kk % 2) + kk / 8 of theirs.
+                const u32 tile = block * 8 + lane / 4;
+#pragma unroll
+                for (int i = 0; i < 4; i++) {
+                    const u32 kk = lane % 4 * 4 + i, t = kk % 8 / 2, word = kk % 2 * 2 + kk / 8;
+                    u32* to = (u32*)(operand + (tile * 4 + t) * columns) + word;
+#if CODEBOOK == 2
+                    const int q = __float2int_rn(x[i] * scale), high = (q + 128) >> 8, low = q - high * 256;
+                    to[row * 8] = (u32)(high & 255) * 0x01010101u;
+                    to[row * 8 + 4] = (u32)(low & 255) * 0x01010101u;
+                    total += q;
+#else
+                    to[row * 4] = (u32)float_to_half(x[i] * scale) * 0x00010001u;
+#endif
+                }
+            };
+#pragma unroll
+            for (int i = 0; i < HELD; i++)
+                if (warp + i * 8 < part.blocks) store(held[i][row], warp + i * 8);
+            for (u32 block = warp + HELD * 8; block < part.blocks; block += 8) {
+                rotated(v, p, work, row, (part.begin + block) * 128 + lane * 4, NORM(row));
+                store(v, block);
+            }
+#if CODEBOOK == 2
+            for (int step = 16; step > 0; step >>= 1) total += __shfl_xor_sync(0xffffffffu, total, step);
+            if (lane == 0) atomicAdd(totals + row, total);
 #endif
         }
-#if CODEBOOK == 2
-        for (int step = 16; step > 0; step >>= 1) total += __shfl_xor_sync(0xffffffffu, total, step);
-        if (lane == 0) atomicAdd(totals + row, total);
-#endif
     }
-    __syncthreads();
+    consumers_barrier();
 
     Sum first[4] = {0, 0, 0, 0}, second[4] = {0, 0, 0, 0};
     const u32 ring_end = LANE_BITS * (lane + 1);
@@ -279,31 +337,26 @@ extern "C" __global__ void __launch_bounds__(256) gemv_codes(const __grid_consta
     const u32 shift = (32 - ring_end % 32) % 32;
     // Columns beyond those of the rows read a live one.
     const uint4* b_lane = operand + lane % 4 * columns + min(lane / 4, columns - 1);
-    const u32 tiles = part.blocks * 8, stages = (tiles + STAGE_TILES - 1) / STAGE_TILES;
-    for (u32 stage = 0; stage < stages; stage++) {
-        barrier_wait(full + stage % STAGES, stage / STAGES % 2);
-        const u32* codes = ring + stage % STAGES * STAGE_TILES * TILE_ROW + warp * WORDS;
-        const u32 rows = min((u32)STAGE_TILES, tiles - stage * STAGE_TILES);
-        for (u32 eight = 0; eight < rows; eight += 8) {
+    for (u32 stage = 0; stage < part.blocks; stage++) {
+        const u32 slot = stage % STAGES;
+        barrier_wait(full + slot, stage / STAGES % 2);
+        const u32* codes = ring + slot * STAGE_WORDS + warp * WORDS;
 #pragma unroll
-            for (int u = 0; u < 8; u++) {
-                const u32* tile = codes + (eight + u) * TILE_ROW;
-                const u32 a = tile[word0], b = tile[word1], c = THREE_WORDS ? tile[word2] : 0;
-                Window w;
-                w.low = __funnelshift_r(a, b, shift);
-                w.middle = __funnelshift_r(b, c, shift);
-                w.high = c >> shift;
-                const uint4 x = b_lane[(stage * STAGE_TILES + eight + u) * 4 * columns];
-                multiply(first, hash<0>(w), hash<4>(w), hash<2>(w), hash<6>(w), x.x, x.y);
-                multiply(second, hash<1>(w), hash<5>(w), hash<3>(w), hash<7>(w), x.z, x.w);
-            }
+        for (int u = 0; u < 8; u++) {
+            const u32* tile = codes + u * TILE_ROW;
+            const u32 a = tile[word0], b = tile[word1], c = THREE_WORDS ? tile[word2] : 0;
+            Window w;
+            w.low = __funnelshift_r(a, b, shift);
+            w.middle = __funnelshift_r(b, c, shift);
+            w.high = c >> shift;
+            const uint4 x = b_lane[(stage * 8 + u) * 4 * columns];
+            multiply(first, hash<0>(w), hash<4>(w), hash<2>(w), hash<6>(w), x.x, x.y);
+            multiply(second, hash<1>(w), hash<5>(w), hash<3>(w), hash<7>(w), x.z, x.w);
         }
-        if (stage + STAGES < stages) {
-            __syncthreads();
-            if (threadIdx.x == 0) ask(part, ring, full, stage + STAGES);
-        }
+        __syncwarp();
+        if (lane == 0) barrier_arrive(empty + slot);
     }
-    let_next_kernel_start();
+    if (!p.small) let_next_kernel_start();
 
     // Lane 4g + t has outputs g and g + 8 of its warp's sixteen, columns 2t and 2t + 1.
 #pragma unroll
@@ -327,7 +380,7 @@ extern "C" __global__ void __launch_bounds__(256) gemv_codes(const __grid_consta
     if (p.splits > 1)
         cluster_barrier();
     else
-        __syncthreads();
+        consumers_barrier();
     if (blockIdx.y == 0) {
         for (u32 row = warp; row < work.rows; row += 8) {
             v[0] = v[1] = v[2] = v[3] = 0.0f;
@@ -339,14 +392,15 @@ extern "C" __global__ void __launch_bounds__(256) gemv_codes(const __grid_consta
                 v[3] += part_sums.w;
             }
             hadamard_128(v);
+            const float svh[4] = {low_half(out_signs.x), high_half(out_signs.x), low_half(out_signs.y), high_half(out_signs.y)};
 #pragma unroll
             for (int i = 0; i < 4; i++) {
                 const u32 n = work.block * 128 + lane * 4 + i;
                 if (n < work.matrix.out) {
                     // Both rotations leave a factor of sqrt(128).
-                    float y = v[i] * (NORMALISATION * NORMALISATION) * half_to_float(work.matrix.svh[n]);
-                    if (work.matrix.bias) y += work.matrix.bias[n];
-                    if (work.added) y += work.added[(u64)row * work.stride + n];
+                    float y = v[i] * (NORMALISATION * NORMALISATION) * svh[i];
+                    if (work.matrix.bias) y = __fadd_rn(y, work.matrix.bias[n]);
+                    if (work.added) y = __fadd_rn(work.added[(u64)row * work.stride + n], y);
                     work.out[(u64)row * work.stride + n] = y;
                 }
             }

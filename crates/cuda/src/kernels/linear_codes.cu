@@ -1,4 +1,4 @@
-// linear, EXL3 codes: out[r] = ((x[r] * suh) H inner) H * svh (+ bias), H block-diagonal in blocks of 128.
+// linear, EXL3 codes: out[r] = ((x[r] * suh) H inner) H * svh (+ bias) (+ added[r]), H block-diagonal in blocks of 128.
 //
 // HALF_BITS: twice the bits a weight; CODEBOOK: 0 3inst, 1 mcg, 2 mul1; ROWS: 8 or 16 rows in one go.
 //
@@ -137,8 +137,8 @@ extern "C" __global__ void __launch_bounds__(256) linear_codes(const __grid_cons
         // No remainders here: NVRTC 13.0 makes wrong addresses of them where WORDS is no power of two.
         const u32 word0 = (ring_end - 1) / 32, word1 = word0 > 0 ? word0 - 1 : WORDS - 1, word2 = word1 > 0 ? word1 - 1 : WORDS - 1;
         const u32 shift = (32 - ring_end % 32) % 32;
-        const u32 tile_row = padded_out / 16 * WORDS;  // words from one tile of a column to the next
-        const u32* codes = work.matrix.data + (u64)begin * 8 * tile_row + (work.block * 8 + warp) * WORDS;
+        const u32 tile_row = 8 * WORDS;  // words from one tile of a column to the next
+        const u32* codes = work.matrix.data + ((u64)work.block * blocks_in + begin) * 8 * tile_row + warp * WORDS;
         // Columns beyond the rows read a live one.
         const u32* b_rows[FRAGMENTS];
 #pragma unroll
@@ -222,8 +222,10 @@ extern "C" __global__ void __launch_bounds__(256) linear_codes(const __grid_cons
         for (int i = 0; i < 4; i++) {
             const u32 n = work.block * 128 + lane * 4 + i;
             if (n < work.matrix.out) {
-                const float bias = work.matrix.bias ? work.matrix.bias[n] : 0.0f;
-                work.out[(u64)row * work.stride + n] = v[i] * NORMALISATION * half_to_float(work.matrix.svh[n]) + bias;
+                float y = v[i] * NORMALISATION * half_to_float(work.matrix.svh[n]);
+                if (work.matrix.bias) y = __fadd_rn(y, work.matrix.bias[n]);
+                if (work.added) y = __fadd_rn(work.added[(u64)row * work.stride + n], y);
+                work.out[(u64)row * work.stride + n] = y;
             }
         }
     }

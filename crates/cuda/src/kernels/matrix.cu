@@ -1,6 +1,7 @@
 // Matrices and the lists of them that linear kernels multiply with.
 
-// One linear map on the device (`weights.rs` writes these).
+// One linear map on the device (`weights.rs` writes these). Tiles of codes lie in the order of their use: for each block
+// of 128 outputs all tile rows, of each the eight tiles.
 struct Matrix {
     const u32* data;    // codes, or plain numbers row by row
     const u16* suh;     // sign times scale of each padded input, halves; codes only
@@ -12,9 +13,10 @@ struct Matrix {
     u32 unused;
 };
 
-// One result of a linear operation. `table` holds one matrix, or one an expert.
+// One result of a linear operation.
 struct Target {
-    const Matrix* table;
+    const Matrix* table;  // of the chosen experts
+    Matrix matrix;        // otherwise
     float* out;          // rows of `stride`
     const float* added;  // what is added to the result, as `out`, or null
     u32 stride;
@@ -40,6 +42,8 @@ struct LinearParams {
     u32 first_group;     // the grid's last dimension counts from here
     u32 targets;
     float eps;           // of the inputs' norm
+    u32 small;           // whether the grid leaves room for the next kernel's blocks
+    u32 aligned;         // whether rows of x and of `second` begin at multiples of 16 bytes
     Target target[MOST_TARGETS];
 };
 
@@ -83,7 +87,7 @@ __device__ __forceinline__ Work find_work(const LinearParams& p, u32 most_rows) 
     } else {
         const u32 first = work.group * most_rows;
         if (first >= rows) return work;
-        work.matrix = target.table[0];
+        work.matrix = target.matrix;
         work.x_offset = (u64)first * p.x_stride;
         work.out = target.out + (u64)first * target.stride;
         work.added = target.added ? target.added + (u64)first * target.stride : 0;

@@ -1,14 +1,18 @@
 //! Attention over pages: how heads are grouped, and into how many parts a context is split.
 
-use program::{CacheId, Gqa, Mla, PAGE_TOKENS, Rows, Val, WeightId};
+use program::{CacheId, Gqa, Mla, PAGE_TOKENS, Pairing, Rows, Val, WeightId};
 
 use super::{Lowering, dtype};
 use crate::driver::{Address, Grid};
+use crate::fuse::{HeadJob, Target};
 use crate::kernel::{Attention, Kernel};
 use crate::launch::Params;
 
 /// Heads of latent attention that one block of threads takes.
 const LATENT_HEADS: u32 = 32;
+
+/// Jobs of the kernel for heads.
+const MOST_JOBS: usize = 3;
 
 /// The most parts of a context.
 const MOST_SPLITS: u32 = 64;
@@ -25,6 +29,52 @@ struct Partial {
 }
 
 impl Lowering<'_> {
+    /// Norms, rotates and caches what attention number `index` reads, where that was not done before.
+    pub(super) fn heads(&mut self, index: usize) {
+        let fusions = self.places.fusions;
+        let jobs = fusions.heads_before(index);
+        if jobs.is_empty() {
+            return;
+        }
+        let step = self.places.step;
+        let params =
+            Params::new().address(self.count(Rows::Tokens)).address(step.positions).address(step.places);
+        let params = jobs.iter().fold(params, |params, job| self.head_job(params, job));
+        let none = |params: Params| [Address::NULL; 5].into_iter().fold(params, Params::address);
+        let params = (jobs.len()..MOST_JOBS)
+            .fold(params, |params, _| (0..10).fold(none(params), |params, _| params.word(0)));
+        let heads = jobs.iter().map(|job| job.x.len / job.dims).sum();
+        let shared = jobs.iter().map(|job| job.dims * 4).max().unwrap_or(0);
+        let grid = Grid { blocks: [self.size.tokens, heads, 1], threads: 256, shared, cluster: 1 };
+        self.launch_grid(Kernel::Heads, grid, params);
+    }
+
+    /// The struct `Job` of the kernel.
+    fn head_job(&self, params: Params, job: &HeadJob) -> Params {
+        let (weight, eps) =
+            job.norm.map_or((Address::NULL, 0.0), |(weight, eps)| (self.vector(weight).data, eps));
+        let frequencies = |index| self.places.constants.frequencies(index);
+        let rope = job.rope.as_ref().map(|(index, heads, rope)| (frequencies(*index), *heads, rope));
+        let (frequencies, first, rotary, interleaved, gain) =
+            rope.map_or((Address::NULL, 0, 0, 0, 1.0), |rope| {
+                let (frequencies, heads, rope) = rope;
+                let interleaved = u32::from(rope.pairing == Pairing::Interleaved);
+                (frequencies, heads.first, heads.rotary, interleaved, rope.gain)
+            });
+        let (out, cache) = match job.target {
+            Target::Value(val) => (self.value(val), Address::NULL),
+            Target::Cache(cache, part) => (Address::NULL, self.places.caches.address(cache, part)),
+        };
+        let params = params
+            .address(self.columns(job.x))
+            .address(weight)
+            .address(frequencies)
+            .address(out)
+            .address(cache);
+        let params = params.word(job.x.val.cols).word(job.x.len / job.dims).word(job.dims).word(job.x.len);
+        params.word(first).word(rotary).word(interleaved).float(eps).float(gain).word(0)
+    }
+
     pub(super) fn attend(&mut self, q: Val, cache: CacheId, shape: &Gqa, out: Val) {
         let Gqa { heads, kv_heads, key_dims, value_dims, scale } = *shape;
         let kernel = Attention {

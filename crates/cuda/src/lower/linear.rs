@@ -7,9 +7,9 @@ use program::{Cols, Storage, Val, WeightId};
 
 use super::{Lowering, TICKET_BYTES, dtype};
 use crate::driver::{Address, Grid};
-use crate::kernel::{GEMV_ROWS, GemvInput, Kernel, gemv_shared};
+use crate::kernel::{GEMV_ROWS, Kernel, LinearInput, gemv_shared};
 use crate::launch::Params;
-use crate::weights::storage_number;
+use crate::weights::{MATRIX_BYTES, Part, storage_number};
 
 /// The most targets of one launch.
 const MOST_TARGETS: usize = 4;
@@ -20,8 +20,8 @@ const MOST_PARTIAL: usize = 64 << 20;
 /// Bytes of shared memory that a block may fill with its part of the inputs; more would leave too few blocks a processor.
 const MOST_SHARED: u32 = 100 << 10;
 
-/// The first architecture (compute capability times ten) that has the kernel for a few rows.
-const GEMV_ARCH: u32 = 90;
+/// Blocks of the kernel for a few rows that a processor holds at once.
+const BLOCKS_A_PROCESSOR: u32 = 3;
 
 /// The most blocks of a cluster that every such GPU takes.
 const MOST_CLUSTER: u32 = 8;
@@ -32,7 +32,10 @@ const PLAIN_OUTPUTS: u32 = 8;
 /// One result of a launch: where the matrices and the result are, and the largest number of output features.
 #[derive(Clone, Copy)]
 pub(super) struct Target {
+    /// A list of matrices, if rows choose among them.
     pub(super) matrices: Address,
+    /// The matrix otherwise.
+    pub(super) matrix: Option<Part>,
     pub(super) out: Address,
     /// What is added to the result, laid out as it; null: nothing.
     pub(super) added: Address,
@@ -65,35 +68,29 @@ pub(super) struct Input {
     pub(super) rows: u32,
     pub(super) choice: Option<Choice>,
     /// What is done to x on its way in, for a few rows.
-    pub(super) kind: GemvInput,
+    pub(super) kind: LinearInput,
     /// What else that takes.
     pub(super) second: Address,
     pub(super) eps: f32,
 }
 
 impl Lowering<'_> {
-    pub(super) fn linear(&mut self, x: Cols, to: &[(WeightId, Val)]) {
-        let rows = self.size.rows(x.val.rows);
-        let input = Input {
-            x: self.columns(x),
-            stride: x.val.cols,
-            features: x.len,
-            count: self.count(x.val.rows),
-            rows,
-            choice: None,
-            kind: GemvInput::Plain,
-            second: Address::NULL,
-            eps: 0.0,
-        };
+    pub(super) fn linear(&mut self, index: usize, x: Cols, to: &[(WeightId, Val)]) {
+        let input = self.input(x);
         // One launch for all matrices of one storage.
         let mut targets: BTreeMap<u32, (Storage, Vec<Target>)> = BTreeMap::new();
         for (weight, out) in to {
-            let storage = self.vector(*weight).storage;
-            let matrices = self.places.constants.matrices((*weight, None));
+            let part = self.vector(*weight);
+            let storage = part.storage;
+            let (out, added) = match self.places.fusions.sum_of(index).filter(|sum| sum.delta == *out) {
+                Some(sum) => (sum.sum, self.value(sum.x)),
+                None => (*out, Address::NULL),
+            };
             let target = Target {
-                matrices,
-                out: self.value(*out),
-                added: Address::NULL,
+                matrices: Address::NULL,
+                matrix: Some(part),
+                out: self.value(out),
+                added,
                 stride: out.cols,
                 features: out.cols,
             };
@@ -103,6 +100,30 @@ impl Lowering<'_> {
             for targets in targets.chunks(MOST_TARGETS) {
                 self.multiply(input, storage, targets);
             }
+        }
+    }
+
+    /// What a linear map of `x` reads: x itself, or what x is made of.
+    pub(super) fn input(&self, x: Cols) -> Input {
+        let (rows, count) = (self.size.rows(x.val.rows), self.count(x.val.rows));
+        let plain = |x: Cols, kind| Input {
+            x: self.columns(x),
+            stride: x.val.cols,
+            features: x.len,
+            count,
+            rows,
+            choice: None,
+            kind,
+            second: Address::NULL,
+            eps: 0.0,
+        };
+        if let Some(norm) = self.norm_of(x.val) {
+            let second = self.vector(norm.weight).data;
+            return Input { second, eps: norm.eps, ..plain(norm.x, LinearInput::RmsNorm) };
+        }
+        match self.product_of(x.val) {
+            Some([gate, up]) => Input { second: self.value(up), ..plain(gate.into(), LinearInput::ActMul) },
+            None => plain(x, LinearInput::Plain),
         }
     }
 
@@ -121,12 +142,13 @@ impl Lowering<'_> {
                 let outputs = PLAIN_OUTPUTS;
                 let groups = groups(&input, 8);
                 let blocks = targets.iter().map(|target| target.features.div_ceil(outputs)).sum();
-                let no_split = Split { splits: 1, first_group: 0, partial: Address::NULL };
+                let no_split = Split { splits: 1, first_group: 0, partial: Address::NULL, small: false };
                 for first_group in (0..groups).step_by(1 << 15) {
                     let split = Split { first_group, ..no_split };
                     let params = self.params(input, storage, targets, split, outputs);
                     let blocks = [blocks, 1, (groups - first_group).min(1 << 15)];
-                    self.launch(Kernel::Linear(dtype(storage)), blocks, 256, params);
+                    let kernel = Kernel::Linear { dtype: dtype(storage), input: input.kind };
+                    self.launch(kernel, blocks, 256, params);
                 }
             }
         }
@@ -158,7 +180,13 @@ impl Lowering<'_> {
         let partial =
             if splits == 1 { Address::NULL } else { self.room(bytes_a_group * at_once.min(groups) as usize) };
         for first_group in (0..groups).step_by(at_once as usize) {
-            let params = self.params(input, storage, targets, Split { splits, first_group, partial }, 128);
+            let params = self.params(
+                input,
+                storage,
+                targets,
+                Split { splits, first_group, partial, small: false },
+                128,
+            );
             let blocks = [blocks, splits, (groups - first_group).min(at_once)];
             let grid = Grid { blocks, threads: 256, shared: rows * (part * 64 + 4) * 4, cluster: 1 };
             self.launch_grid(kernel, grid, params);
@@ -167,7 +195,7 @@ impl Lowering<'_> {
 
     /// Whether the kernel for a few rows takes them.
     pub(super) fn is_few(&self, input: &Input) -> bool {
-        self.places.facts.arch >= GEMV_ARCH && (input.choice.is_some() || input.rows <= GEMV_ROWS)
+        self.has_gemv() && (input.choice.is_some() || input.rows <= GEMV_ROWS)
     }
 
     fn multiply_few(
@@ -177,20 +205,23 @@ impl Lowering<'_> {
         targets: &[Target],
         (bits, codebook): (Bits, Codebook),
     ) {
-        let rows = if input.choice.is_some() { 1 } else { input.rows };
-        let groups = groups(&input, GEMV_ROWS);
+        let rows = if input.choice.is_some() || input.rows == 1 { 1 } else { GEMV_ROWS };
+        let groups = groups(&input, rows);
         let blocks: u32 = targets.iter().map(|target| target.features.div_ceil(128)).sum();
         let blocks_in = input.features.div_ceil(128);
-        // Clusters that fill the processors about twice.
-        let wanted = (2 * self.places.facts.processors).div_ceil(blocks * groups);
-        let splits = wanted.clamp(1, MOST_CLUSTER.min(blocks_in));
+        // Clusters that fill the processors once, with parts that the warps hold in registers.
+        let processors = self.places.facts.processors;
+        let filling = BLOCKS_A_PROCESSOR * processors / (blocks * groups).max(1);
+        let holding = blocks_in.div_ceil(if rows == 1 { 16 } else { 8 });
+        let splits = filling.max(holding).clamp(1, MOST_CLUSTER.min(blocks_in));
         let shared = gemv_shared(bits, codebook, blocks_in.div_ceil(splits), rows);
-        let kernel = Kernel::GemvCodes { bits, codebook, input: input.kind };
+        let kernel = Kernel::GemvCodes { bits, codebook, rows, input: input.kind };
+        let small = 2 * blocks * splits * groups <= 3 * processors;
         for first_group in (0..groups).step_by(1 << 15) {
-            let split = Split { splits, first_group, partial: Address::NULL };
+            let split = Split { splits, first_group, partial: Address::NULL, small };
             let params = self.params(input, storage, targets, split, 128);
             let blocks = [blocks, splits, (groups - first_group).min(1 << 15)];
-            self.launch_grid(kernel, Grid { blocks, threads: 256, shared, cluster: splits }, params);
+            self.launch_grid(kernel, Grid { blocks, threads: 288, shared, cluster: splits }, params);
         }
     }
 
@@ -220,10 +251,15 @@ impl Lowering<'_> {
         let params =
             params.word(shared).word(storage_number(storage)).word(split.splits).word(split.first_group);
         let params = params.word(targets.len() as u32).float(input.eps);
+        let aligned = input.stride.is_multiple_of(4)
+            && [input.x, input.second].iter().all(|at| at.0.is_multiple_of(16));
+        let params = params.word(u32::from(split.small)).word(u32::from(aligned));
         let end = |params: Params, target: &Target| {
             let blocks = target.features.div_ceil(outputs);
+            let matrix = target.matrix.map_or_else(|| vec![0; MATRIX_BYTES], |part| part.matrix());
             params
                 .address(target.matrices)
+                .bytes_of(&matrix)
                 .address(target.out)
                 .address(target.added)
                 .word(target.stride)
@@ -231,6 +267,7 @@ impl Lowering<'_> {
         };
         let none = Target {
             matrices: Address::NULL,
+            matrix: None,
             out: Address::NULL,
             added: Address::NULL,
             stride: 0,
@@ -245,6 +282,8 @@ struct Split {
     splits: u32,
     first_group: u32,
     partial: Address,
+    /// Whether the grid leaves room for the next kernel's blocks.
+    small: bool,
 }
 
 /// How many groups of rows, or chosen experts, there are.

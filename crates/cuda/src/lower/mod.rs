@@ -15,10 +15,14 @@ use program::{Cols, Dtype, Op, Rows, Score, Size, Storage, Val, WeightId};
 use crate::caches::Caches;
 use crate::constants::Constants;
 use crate::driver::{Address, Facts, Grid};
-use crate::kernel::{Elementwise, Kernel, RouteScore};
+use crate::fuse::{Fusions, Norm};
+use crate::kernel::{Elementwise, GEMV_ROWS, Kernel, RouteScore};
 use crate::launch::{Launch, Params};
 use crate::step::StepAddresses;
 use crate::weights::{Part, Weights};
+
+/// The first architecture (compute capability times ten) that has the kernels for a few rows.
+const GEMV_ARCH: u32 = 90;
 
 /// Bytes of counters that linear maps need, all zero between launches.
 pub(crate) const TICKET_BYTES: usize = 1 << 20;
@@ -30,6 +34,7 @@ pub(crate) struct Places<'a> {
     pub(crate) weights: &'a Weights,
     pub(crate) caches: &'a Caches,
     pub(crate) constants: &'a Constants,
+    pub(crate) fusions: &'a Fusions,
     pub(crate) plan: &'a ScratchPlan,
     /// Where the values begin.
     pub(crate) values: Address,
@@ -72,19 +77,20 @@ struct Lowering<'a> {
 
 impl Lowering<'_> {
     fn op(&mut self, index: usize, op: &Op) {
+        if self.places.fusions.is_elsewhere(index) {
+            return;
+        }
         match op {
             Op::Embed { table, out } => self.embed(*table, *out),
             Op::RmsNorm { x, weight, eps, out } => {
-                let (len, rows) = (self.vector(*weight).kind.shape().1, x.val.rows);
-                let params = Params::new().address(self.columns(*x)).address(Address::NULL);
-                let params = params
-                    .address(self.vector(*weight).data)
-                    .address(Address::NULL)
-                    .address(self.value(*out));
-                let params =
-                    params.address(self.count(rows)).word(x.val.cols).word(len).word(x.len / len).float(*eps);
-                let blocks = self.size.rows(rows) * (x.len / len);
-                self.launch(Kernel::RmsNorm, [blocks, 1, 1], norm_threads(len), params);
+                if self.norm_of(*out).is_none() {
+                    self.rms_norm(Norm { x: *x, weight: *weight, eps: *eps }, *out);
+                }
+            }
+            Op::AddRmsNorm { sum, weight, eps, out, .. } if self.places.fusions.is_made(*sum) => {
+                if self.norm_of(*out).is_none() {
+                    self.rms_norm(Norm { x: (*sum).into(), weight: *weight, eps: *eps }, *out);
+                }
             }
             Op::AddRmsNorm { x, delta, weight, eps, sum, out } => {
                 let params = Params::new().address(self.value(*x)).address(self.value(*delta));
@@ -93,9 +99,9 @@ impl Lowering<'_> {
                     .address(self.value(*sum))
                     .address(self.value(*out));
                 let params = params.address(self.count(x.rows)).word(x.cols).word(x.cols).word(1).float(*eps);
-                self.launch(Kernel::AddRmsNorm, [self.size.rows(x.rows), 1, 1], norm_threads(x.cols), params);
+                self.launch(Kernel::AddRmsNorm, [self.size.rows(x.rows), 1, 1], 256, params);
             }
-            Op::Linear { x, to } => self.linear(*x, to),
+            Op::Linear { x, to } => self.linear(index, *x, to),
             Op::Rope { x, heads, rope, out } => {
                 let params = Params::new().address(self.columns(*x)).address(self.value(*out));
                 let params = params.address(self.count(Rows::Tokens)).address(self.places.step.positions);
@@ -116,14 +122,22 @@ impl Lowering<'_> {
                     params.word(x.val.cols).word(x.len),
                 );
             }
-            Op::Attend { q, cache, shape, out } => self.attend(*q, *cache, shape, *out),
-            Op::AttendMla { q, cache, up, shape, out } => self.attend_mla([*q, *out], *cache, *up, shape),
+            Op::Attend { q, cache, shape, out } => {
+                self.heads(index);
+                self.attend(*q, *cache, shape, *out);
+            }
+            Op::AttendMla { q, cache, up, shape, out } => {
+                self.heads(index);
+                self.attend_mla([*q, *out], *cache, *up, shape);
+            }
             Op::Route { logits, bias, how, ids, gates } => self.route([*logits, *ids, *gates], *bias, how),
             Op::Experts { x, ids, gates, experts, shared, act: program::Activation::Silu, out } => {
-                self.experts([*x, *ids, *gates, *out], experts, shared.as_ref());
+                self.experts(index, [*x, *ids, *gates, *out], experts, shared.as_ref());
             }
             Op::ActMul { gate, up, act: program::Activation::Silu, out } => {
-                self.elementwise(Elementwise::ActMul, [*gate, *up], *out);
+                if self.product_of(*out).is_none() {
+                    self.elementwise(Elementwise::ActMul, [*gate, *up], *out);
+                }
             }
             Op::Add { a, b, out } => self.elementwise(Elementwise::Add, [*a, *b], *out),
             Op::Outputs { x, out } => self.elementwise(Elementwise::Outputs, [*x, *x], *out),
@@ -135,6 +149,34 @@ impl Lowering<'_> {
                 self.launch(Kernel::Answer, [self.size.outputs, 1, 1], 1024, params);
             }
         }
+    }
+
+    fn rms_norm(&mut self, Norm { x, weight, eps }: Norm, out: Val) {
+        let (weight, rows) = (self.vector(weight), x.val.rows);
+        let len = weight.shape().1;
+        let params = Params::new().address(self.columns(x)).address(Address::NULL).address(weight.data);
+        let params = params.address(Address::NULL).address(self.value(out)).address(self.count(rows));
+        let params = params.word(x.val.cols).word(len).word(x.len / len).float(eps);
+        self.launch(Kernel::RmsNorm, [self.size.rows(rows) * (x.len / len), 1, 1], 256, params);
+    }
+
+    /// Whether steps of this size have few enough rows of a value for kernels that make their inputs themselves.
+    fn is_few_rows(&self, val: Val) -> bool {
+        self.has_gemv() && self.size.rows(val.rows) <= GEMV_ROWS
+    }
+
+    fn has_gemv(&self) -> bool {
+        self.places.facts.arch >= GEMV_ARCH
+    }
+
+    /// What is normed instead of reading `val`, if it is.
+    fn norm_of(&self, val: Val) -> Option<Norm> {
+        self.places.fusions.norm_of(val).filter(|_| self.is_few_rows(val))
+    }
+
+    /// Gate and up that are multiplied instead of reading `val`, if they are.
+    fn product_of(&self, val: Val) -> Option<[Val; 2]> {
+        self.places.fusions.product_of(val).filter(|_| self.is_few_rows(val))
     }
 
     fn embed(&mut self, table: WeightId, out: Val) {
@@ -263,9 +305,4 @@ fn dtype(storage: Storage) -> Dtype {
         Storage::Dense(dtype) => dtype,
         other => panic!("{other:?} is not plain"),
     }
-}
-
-/// Threads for a norm over `len` numbers: four numbers each, whole warps.
-fn norm_threads(len: u32) -> u32 {
-    len.div_ceil(4).next_multiple_of(32).clamp(32, 512)
 }
