@@ -85,7 +85,7 @@ fn rate(
     device.reserve(&[], CacheSize { pages: 2, slots: 1 })?;
     let mut program = Program::of(&ops);
     program.results.clear();
-    let program = device.prepare(&program, &Options { size, keep_all: false })?;
+    let program = device.prepare(&program, &Options::new(size))?;
     let numbers = SplitMix64::new(2).normals((rows * inputs) as usize, 1.0);
     let tokens = vec![Token::Id(0); rows as usize];
     let positions: Vec<u32> = (0..rows).collect();

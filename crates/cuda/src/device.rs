@@ -2,6 +2,7 @@
 
 use std::collections::HashMap;
 use std::sync::Arc;
+use std::time::Duration;
 
 use program::{
     Answer, CacheSize, CacheSpec, Device, Error, HostTensor, Memory, ModelSpec, Options, Outcome, Program,
@@ -49,6 +50,7 @@ pub struct Cuda {
     room: u32,
     flights: [Flight; 2],
     answers: Vec<Answer>,
+    times: Vec<Duration>,
     submitted: u64,
     waited: u64,
 }
@@ -61,6 +63,10 @@ struct Flight {
     /// The rows of logits that were wanted.
     logits: Option<Pinned>,
     vocab: usize,
+    /// With timing: the operation that begins at each event; the last event ends the step.
+    clock: Vec<(usize, Event)>,
+    /// With timing: how many operations there are.
+    timed: usize,
 }
 
 impl Cuda {
@@ -76,7 +82,14 @@ impl Cuda {
             options.gpu, facts.name, facts.arch, facts.processors
         );
         let flight = || {
-            Ok::<_, Error>(Flight { done: Event::new(&context)?, wants: Vec::new(), logits: None, vocab: 0 })
+            Ok::<_, Error>(Flight {
+                done: Event::new(&context)?,
+                wants: Vec::new(),
+                logits: None,
+                vocab: 0,
+                clock: Vec::new(),
+                timed: 0,
+            })
         };
         let (chosen, given) = room_for(&context, FIRST_ROOM)?;
         Ok(Cuda {
@@ -92,6 +105,7 @@ impl Cuda {
             room: FIRST_ROOM,
             flights: [flight()?, flight()?],
             answers: Vec::new(),
+            times: Vec::new(),
             submitted: 0,
             waited: 0,
             context,
@@ -179,18 +193,29 @@ impl Cuda {
         let room = prepared.room(shared)?;
         let words = room.layout.fill(room.staging[half].words_mut(), step, [half as u32, self.room])?;
         room.step.start_write(0, &room.staging[half], 0, words * 4)?;
-        if !room.graphs.contains_key(&(tokens, outputs)) {
-            let launches = prepared.launches(shared, Size { tokens, outputs, ..most });
-            let function = |kernel: &Kernel| {
-                self.functions.get(kernel).cloned().ok_or_else(|| fault(format!("{kernel:?} was not loaded")))
-            };
-            let overlapping = self.context.facts.arch >= OVERLAPPING_ARCH;
-            let order = if overlapping { Order::Overlapping } else { Order::After };
-            let graph = Graph::capture(&self.context, || start(&launches, order, function))?;
-            prepared.room(shared)?.graphs.insert((tokens, outputs), graph);
-        }
-        prepared.room(shared)?.graphs[&(tokens, outputs)].launch()?;
+        let size = Size { tokens, outputs, ..most };
+        let function = |kernel: &Kernel| {
+            self.functions.get(kernel).cloned().ok_or_else(|| fault(format!("{kernel:?} was not loaded")))
+        };
         let flight = &mut self.flights[half];
+        flight.clock.clear();
+        if prepared.options.timing {
+            flight.timed = prepared.program.ops.len();
+            for launches in prepared.launches(shared, size).chunk_by(|a, b| a.op == b.op) {
+                flight.tick(&self.context, launches[0].op)?;
+                start(launches, Order::After, function)?;
+            }
+            flight.tick(&self.context, flight.timed)?;
+        } else {
+            if !prepared.room(shared)?.graphs.contains_key(&(tokens, outputs)) {
+                let launches = prepared.launches(shared, size);
+                let overlapping = self.context.facts.arch >= OVERLAPPING_ARCH;
+                let order = if overlapping { Order::Overlapping } else { Order::After };
+                let graph = Graph::capture(&self.context, || start(&launches, order, function))?;
+                prepared.room(shared)?.graphs.insert((tokens, outputs), graph);
+            }
+            prepared.room(shared)?.graphs[&(tokens, outputs)].launch()?;
+        }
         flight.wants.clear();
         if let Some(logits) = prepared.logits() {
             flight.wants.extend(step.outputs.iter().map(|output| output.want));
@@ -202,6 +227,14 @@ impl Cuda {
 }
 
 impl Flight {
+    /// Operation `op` begins here.
+    fn tick(&mut self, context: &Arc<Context>, op: usize) -> Result<()> {
+        let event = Event::new(context)?;
+        event.record()?;
+        self.clock.push((op, event));
+        Ok(())
+    }
+
     /// Starts copying the rows of logits that are wanted to the host, one behind the other.
     fn copy_logits(&mut self, context: &Arc<Context>, prepared: &Prepared, logits: Val) -> Result<()> {
         let row_bytes = self.vocab * 4;
@@ -307,6 +340,13 @@ impl Device for Cuda {
         self.waited += 1;
         let flight = &self.flights[half];
         flight.done.wait()?;
+        self.times.clear();
+        if !flight.clock.is_empty() {
+            self.times.resize(flight.timed, Duration::ZERO);
+            for ((op, begin), (_, end)) in flight.clock.iter().zip(&flight.clock[1..]) {
+                self.times[*op] += begin.until(end)?;
+            }
+        }
         self.answers.clear();
         let given = &self.given.words()[half * self.room as usize * GIVEN_WORDS..];
         let mut rows = 0;
@@ -326,6 +366,7 @@ impl Device for Cuda {
             answers: &self.answers,
             logits: &logits[..rows as usize * flight.vocab],
             vocab: flight.vocab,
+            times: &self.times,
         })
     }
 

@@ -8,6 +8,8 @@ use crate::kernel::Kernel;
 /// One kernel with its grid and its argument.
 #[derive(Clone, Debug)]
 pub(crate) struct Launch {
+    /// The index of the operation that it belongs to.
+    pub(crate) op: usize,
     pub(crate) kernel: Kernel,
     pub(crate) grid: Grid,
     pub(crate) params: Params,

@@ -2,6 +2,7 @@
 
 use std::ptr;
 use std::sync::Arc;
+use std::time::Duration;
 
 use cudarc::driver::{result, sys};
 use program::Result;
@@ -93,6 +94,17 @@ impl Event {
         // SAFETY: event and stream live as long as `self`.
         unsafe { result::event::record(self.event, self.context.stream()) }
             .map_err(while_doing("recording an event"))
+    }
+
+    /// The time from this event to `later`, both of which were reached.
+    ///
+    /// # Errors
+    /// If one was not.
+    pub(crate) fn until(&self, later: &Event) -> Result<Duration> {
+        // SAFETY: both events are alive and were recorded on the one stream.
+        let milliseconds = unsafe { result::event::elapsed(self.event, later.event) };
+        let milliseconds = milliseconds.map_err(while_doing("measuring time"))?;
+        Ok(Duration::from_secs_f32(milliseconds.max(0.0) / 1e3))
     }
 
     /// Waits until the device is there.

@@ -58,8 +58,9 @@ pub(crate) struct Lowered {
 
 /// Turns `ops` into launches for steps of up to `size`.
 pub(crate) fn lower(ops: &[Op], size: Size, places: Places<'_>) -> Lowered {
-    let mut lowering = Lowering { places, size, launches: Vec::new(), taken: 0, most: 0 };
+    let mut lowering = Lowering { places, size, launches: Vec::new(), index: 0, taken: 0, most: 0 };
     for (index, op) in ops.iter().enumerate() {
+        lowering.index = index;
         lowering.taken = 0;
         lowering.op(index, op);
     }
@@ -70,6 +71,8 @@ struct Lowering<'a> {
     places: Places<'a>,
     size: Size,
     launches: Vec<Launch>,
+    /// The operation at hand.
+    index: usize,
     /// Bytes of work space that the operation at hand has taken.
     taken: usize,
     most: usize,
@@ -252,7 +255,7 @@ impl Lowering<'_> {
     fn launch_grid(&mut self, kernel: Kernel, grid: Grid, params: Params) {
         // What has no rows in such steps is not run.
         if grid.blocks.iter().all(|blocks| *blocks > 0) {
-            self.launches.push(Launch { kernel, grid, params });
+            self.launches.push(Launch { op: self.index, kernel, grid, params });
         }
     }
 
