@@ -122,7 +122,8 @@ fn a_missed_bar_has_exit_code_3_and_a_reached_one_none() {
 
 #[test]
 fn tests_that_cannot_be_run_are_refused_before_anything_is_loaded() {
-    for words in ["-n 0", "-n 2 --at-least tg7=1", "-n 2 --at-least tg2", "-n 2 --batch 0", "-n 2 --chunk 0"] {
+    for words in ["-n 0", "-n 2 --at-least tg7=1", "-n 2 --at-least tg2", "-n 2 --batch 0", "-n 2 --chunk 0"]
+    {
         let finished = billfish(&format!("{TINY} -p 0 {words}"));
         assert_eq!((finished.code, finished.stdout.as_str()), (Some(2), ""), "{words}: {}", finished.stderr);
     }
