@@ -1,10 +1,12 @@
 //! The flags that all commands share: which model, on which device, with which cache.
 
+use std::env;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result};
-use clap::{Args, ValueEnum};
+use clap::Args;
 use cpu::{Cpu, CpuOptions};
+use cuda::{Cuda, CudaOptions};
 use engine::{Engine, Limits};
 use exl3::{Bits, Codebook};
 use model::{BuildOptions, Model, Shape};
@@ -45,11 +47,17 @@ pub(crate) struct ModelArgs {
 }
 
 /// On which device.
-#[derive(Clone, Copy, Debug, Args)]
+#[derive(Clone, Debug, Args)]
 pub(crate) struct DeviceArgs {
-    /// Where to compute: cpu, or reference (plain code that defines what is right; slow)
-    #[arg(long, value_enum, default_value_t = DeviceKind::Cpu)]
+    /// Where to compute: cpu, cuda or cuda:N (an NVIDIA GPU, counted from 0), or reference (plain code that
+    /// defines what is right; slow)
+    #[arg(long, value_name = "cpu|cuda[:N]|reference", default_value = "cpu", value_parser = device_kind)]
     device: DeviceKind,
+
+    /// NVIDIA's compiler library (libnvrtc) for the cuda device, or a folder that has it [default: looked for in
+    /// CUDA_PATH, Python's packages, and where the loader looks]
+    #[arg(long, value_name = "PATH")]
+    nvrtc: Option<PathBuf>,
 
     /// Threads of the cpu device [default: one a core]
     #[arg(long, short = 't', value_name = "N", value_parser = clap::value_parser!(u16).range(1..=1024))]
@@ -65,10 +73,12 @@ pub(crate) struct CacheArgs {
 }
 
 /// A device to choose.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum DeviceKind {
     /// Vector code on all cores.
     Cpu,
+    /// The NVIDIA GPU of this number.
+    Cuda(u32),
     /// Plain loops in f32.
     Reference,
 }
@@ -128,6 +138,10 @@ impl DeviceArgs {
                 threads: self.threads.map(usize::from),
                 ..CpuOptions::default()
             })?),
+            DeviceKind::Cuda(gpu) => {
+                let options = CudaOptions::from_variables(gpu, &|name| env::var_os(name));
+                Box::new(Cuda::new(CudaOptions { nvrtc: self.nvrtc.clone(), ..options })?)
+            }
             DeviceKind::Reference => Box::new(Reference::new()),
         })
     }
@@ -136,7 +150,7 @@ impl DeviceArgs {
     pub(crate) fn threads(&self) -> usize {
         match self.device {
             DeviceKind::Cpu => self.threads.map_or_else(machine::threads, usize::from),
-            DeviceKind::Reference => 1,
+            DeviceKind::Cuda(_) | DeviceKind::Reference => 1,
         }
     }
 
@@ -145,6 +159,7 @@ impl DeviceArgs {
     pub(crate) fn read_bandwidth(&self) -> Option<f64> {
         match self.device {
             DeviceKind::Cpu | DeviceKind::Reference => Some(machine::read_bandwidth(self.threads())),
+            DeviceKind::Cuda(_) => None,
         }
     }
 }
@@ -161,6 +176,18 @@ pub(crate) fn load(model: &Model, device: &mut dyn Device) -> Result<()> {
 pub(crate) fn start(model: &Model, mut device: Box<dyn Device>, limits: Limits) -> Result<Engine> {
     load(model, &mut *device)?;
     Engine::new(device, &model.spec, limits).context("cannot prepare the model")
+}
+
+fn device_kind(text: &str) -> Result<DeviceKind, String> {
+    match text.split_once(':') {
+        None if text == "cpu" => Ok(DeviceKind::Cpu),
+        None if text == "cuda" => Ok(DeviceKind::Cuda(0)),
+        None if text == "reference" => Ok(DeviceKind::Reference),
+        Some(("cuda", number)) => {
+            number.parse().map(DeviceKind::Cuda).map_err(|_| format!("{number:?} is no number of a GPU"))
+        }
+        _ => Err("choose cpu, cuda, cuda:N or reference".into()),
+    }
 }
 
 fn cache_format(text: &str) -> Result<Format, String> {

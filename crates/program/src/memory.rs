@@ -7,7 +7,7 @@
 use std::collections::HashMap;
 use std::ops::Range;
 
-use crate::{Options, Program, Val};
+use crate::{Options, Program, Size, Val};
 
 /// Where each value of one program lies, counted in numbers (`f32`) from the start of scratch memory.
 #[derive(Clone, Debug, Default)]
@@ -19,30 +19,43 @@ pub struct ScratchPlan {
 /// Places begin at multiples of this many numbers: one cache line.
 const ALIGNMENT: usize = 16;
 
+/// A value and the operations, by index, from the one that makes it to the last one that reads it.
+pub type Life = (Val, Range<usize>);
+
+/// The lives of the values of `program`, in the order in which they begin.
+pub fn lives(program: &Program, keep_all: bool) -> Vec<Life> {
+    let last = program.ops.len();
+    let mut lives: Vec<Life> = program.inputs.iter().map(|val| (*val, 0..0)).collect();
+    for (index, op) in program.ops.iter().enumerate() {
+        for val in op.reads() {
+            if let Some((_, life)) = lives.iter_mut().rev().find(|(known, _)| *known == val) {
+                life.end = index;
+            }
+        }
+        lives.extend(op.writes().into_iter().map(|val| (val, index..index)));
+    }
+    for (val, life) in &mut lives {
+        if keep_all {
+            *life = 0..last;
+        } else if program.results.contains(val) {
+            life.end = last;
+        }
+    }
+    lives
+}
+
 impl ScratchPlan {
     /// Lays out the values of `program` for steps up to `options.size`.
     pub fn new(program: &Program, options: &Options) -> ScratchPlan {
-        let last = program.ops.len();
-        let mut lives: Vec<(Val, Range<usize>)> = program.inputs.iter().map(|val| (*val, 0..0)).collect();
-        for (index, op) in program.ops.iter().enumerate() {
-            for val in op.reads() {
-                if let Some((_, life)) = lives.iter_mut().rev().find(|(known, _)| *known == val) {
-                    life.end = index;
-                }
-            }
-            lives.extend(op.writes().into_iter().map(|val| (val, index..index)));
-        }
-        for (val, life) in &mut lives {
-            if options.keep_all {
-                *life = 0..last;
-            } else if program.results.contains(val) {
-                life.end = last;
-            }
-        }
+        ScratchPlan::of(lives(program, options.keep_all), options.size)
+    }
+
+    /// Lays out values with the lives that a device gives them, for steps up to `size`.
+    pub fn of(lives: Vec<Life>, size: Size) -> ScratchPlan {
         let mut plan = ScratchPlan::default();
         let mut placed: Vec<(Range<usize>, Range<usize>)> = Vec::new();
         for (val, life) in lives {
-            let len = (options.size.rows(val.rows) as usize * val.cols as usize).next_multiple_of(ALIGNMENT);
+            let len = (size.rows(val.rows) as usize * val.cols as usize).next_multiple_of(ALIGNMENT);
             let start = first_gap(&placed, &life, len);
             placed.push((life, start..start + len));
             plan.places.insert(val.id, start..start + len);
@@ -88,7 +101,7 @@ fn first_gap(placed: &[(Range<usize>, Range<usize>)], life: &Range<usize>, len: 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{Op, Role, Rows, Size};
+    use crate::{Op, Role, Rows};
 
     fn val(id: u32, cols: u32) -> Val {
         Val { id, rows: Rows::Tokens, cols, role: Role::Activation }

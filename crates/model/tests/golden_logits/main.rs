@@ -5,7 +5,7 @@
 
 #![expect(clippy::unwrap_used, clippy::print_stdout, reason = "tests fail by panics and say what they skip")]
 
-mod on_cpu;
+mod on_devices;
 mod runner;
 mod smollm2;
 mod wrong_choices;

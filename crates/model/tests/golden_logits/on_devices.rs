@@ -1,11 +1,14 @@
-//! Whole models on the cpu device beside the reference device, which the other tests here hold against
-//! golden logits.
+//! Whole models on the cpu device, and on a GPU where there is one, beside the reference device, which the other
+//! tests here hold against golden logits.
 //!
 //! A rounding can turn over a near tie of a router, and from there on two devices compute different things.
 //! So the error of a whole model is measured with the reference's choices, and free choices are held to
 //! differ at near ties only.
 
+use std::env;
+
 use cpu::{Cpu, CpuOptions};
+use cuda::{Cuda, CudaOptions};
 use golden::relative_errors;
 use model::Model;
 use program::compare::{Choice, Comparison, NEAR_TIE, OPERATION, WHOLE};
@@ -14,17 +17,27 @@ use program::{CacheSize, Device, ModelSpec, Output, PAGE_TOKENS, PageId, Sequenc
 
 use crate::{CONVERSIONS, open, shared, sources};
 
-/// The reference and the cpu device with the same model.
+/// The devices that are held against the reference, empty: the cpu, and the first GPU where there is one.
+fn devices() -> Vec<Box<dyn Device>> {
+    let mut devices: Vec<Box<dyn Device>> = vec![Box::new(Cpu::new(CpuOptions::default()).unwrap())];
+    match Cuda::new(CudaOptions::from_variables(0, &|name| env::var_os(name))) {
+        Ok(cuda) => devices.push(Box::new(cuda)),
+        Err(error) => println!("skipped: no CUDA ({error})"),
+    }
+    devices
+}
+
+/// The reference and another device with the same model.
 struct Pair {
     reference: Reference,
-    cpu: Cpu,
+    other: Box<dyn Device>,
 }
 
 impl Pair {
-    fn new(model: &Model, places: u32) -> Pair {
-        let mut pair = Pair { reference: Reference::new(), cpu: Cpu::new(CpuOptions::default()).unwrap() };
+    fn new(other: Box<dyn Device>, model: &Model, places: u32) -> Pair {
+        let mut pair = Pair { reference: Reference::new(), other };
         let caches = CacheSize { pages: places.div_ceil(PAGE_TOKENS) + 1, slots: 1 };
-        for device in [&mut pair.reference as &mut dyn Device, &mut pair.cpu] {
+        for device in [&mut pair.reference as &mut dyn Device, &mut *pair.other] {
             model.load(device, &mut |_| {}).unwrap_or_else(|error| panic!("{error}"));
             device.reserve(&model.spec.caches, caches).unwrap();
         }
@@ -34,7 +47,7 @@ impl Pair {
     /// For steps of up to `tokens` tokens, each of them an output.
     fn comparison<'a>(&'a mut self, spec: &'a ModelSpec, tokens: u32) -> Comparison<'a> {
         let size = Size { tokens, outputs: tokens, sequences: 1 };
-        Comparison::new(spec, size, &mut self.reference, &mut self.cpu).unwrap()
+        Comparison::new(spec, size, &mut self.reference, &mut *self.other).unwrap()
     }
 }
 
@@ -59,19 +72,21 @@ fn for_each_step(ids: &[u32], chunk: usize, mut each: impl FnMut(&Step<'_>)) {
     }
 }
 
-/// Every golden model with its ids.
-fn for_each_model(mut each: impl FnMut(&str, &Model, &[u32])) {
+/// Every golden model with its ids, on each device.
+fn for_each_model(mut each: impl FnMut(&str, &mut Pair, &Model, &[u32])) {
     let conversions = shared().into_iter().flat_map(|shared| CONVERSIONS.map(|folder| shared.join(folder)));
     for folder in sources().into_iter().chain(conversions) {
         let (model, golden) = open(&folder);
-        each(&folder.to_string_lossy(), &model, &golden.ids("ids"));
+        for device in devices() {
+            let what = format!("{} on {}", folder.display(), device.name());
+            each(&what, &mut Pair::new(device, &model, 128), &model, &golden.ids("ids"));
+        }
     }
 }
 
 #[test]
-fn every_operation_on_the_cpu_is_that_of_the_reference() {
-    for_each_model(|folder, model, ids| {
-        let mut pair = Pair::new(model, 128);
+fn every_operation_on_a_device_is_that_of_the_reference() {
+    for_each_model(|folder, pair, model, ids| {
         let mut comparison = pair.comparison(&model.spec, 128);
         for_each_step(ids, 128, |step| {
             let report = comparison.op_by_op(step).unwrap();
@@ -84,9 +99,8 @@ fn every_operation_on_the_cpu_is_that_of_the_reference() {
 }
 
 #[test]
-fn whole_models_on_the_cpu_with_the_references_choices_give_its_logits() {
-    for_each_model(|folder, model, ids| {
-        let mut pair = Pair::new(model, 128);
+fn whole_models_on_a_device_with_the_references_choices_give_its_logits() {
+    for_each_model(|folder, pair, model, ids| {
         let mut comparison = pair.comparison(&model.spec, 128);
         for_each_step(ids, 128, |step| {
             let logits = comparison.forced_routing(step).unwrap();
@@ -99,9 +113,8 @@ fn whole_models_on_the_cpu_with_the_references_choices_give_its_logits() {
 }
 
 #[test]
-fn on_the_cpu_experts_are_chosen_otherwise_at_near_ties_only() {
-    for_each_model(|folder, model, ids| {
-        let mut pair = Pair::new(model, 128);
+fn on_a_device_experts_are_chosen_otherwise_at_near_ties_only() {
+    for_each_model(|folder, pair, model, ids| {
         let mut comparison = pair.comparison(&model.spec, 128);
         for_each_step(ids, 128, |step| {
             let free = comparison.free_routing(step).unwrap();
@@ -122,13 +135,15 @@ fn on_the_cpu_experts_are_chosen_otherwise_at_near_ties_only() {
 }
 
 #[test]
-fn the_trained_model_on_the_cpu_gives_the_references_logits_at_its_full_context() {
+fn the_trained_model_on_a_device_gives_the_references_logits_at_its_full_context() {
     let Some(shared) = shared() else { return };
     let (model, golden) = open(&shared.join("models/tiny-glm"));
     let (vocab, ids) = (model.facts.vocab as usize, golden.ids("long_ids"));
     let want = golden.f32("long_logits_last32");
-    for chunk in [2048, 64] {
-        let mut pair = Pair::new(&model, 2048);
+    let chunks =
+        [2048, 64].into_iter().flat_map(|chunk| devices().into_iter().map(move |device| (chunk, device)));
+    for (chunk, device) in chunks {
+        let mut pair = Pair::new(device, &model, 2048);
         let mut comparison = pair.comparison(&model.spec, chunk);
         let mut last = Vec::new();
         for_each_step(&ids, chunk as usize, |step| last = comparison.forced_routing(step).unwrap().other);
