@@ -1,5 +1,5 @@
 /// Why a request cannot go on.
-#[derive(Debug, thiserror::Error)]
+#[derive(Clone, Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
     /// There is nothing to predict from.
@@ -15,6 +15,27 @@ pub enum Error {
         /// Tokens that a sequence can have cached.
         context: u32,
     },
+    /// The prompt has a token that the model has no embedding of.
+    #[error(
+        "the prompt has token id {token}, the model knows {vocabulary}: it was made by another tokenizer"
+    )]
+    UnknownToken {
+        /// The token.
+        token: u32,
+        /// Ids below this are known.
+        vocabulary: u32,
+    },
+    /// As many answers wait as may.
+    #[error("{waiting} answers wait already and {limit} may: try again later")]
+    QueueFull {
+        /// Answers that wait.
+        waiting: usize,
+        /// How many may.
+        limit: usize,
+    },
+    /// Limits that a scheduler could not work within.
+    #[error("{0}")]
+    Limits(String),
     /// A step would take a sequence past its context.
     #[error("the sequence would have {needed} tokens, the context holds {context}")]
     ContextFull {

@@ -1,4 +1,4 @@
-//! Numbers that are given out and come back: cache pages and slots.
+//! Numbers that are given out and come back: slots.
 
 use std::ops::Range;
 

@@ -1,5 +1,5 @@
 /// What can go wrong between recording a program and reading a step's outcome.
-#[derive(Debug, thiserror::Error)]
+#[derive(Clone, Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
     /// An operation was recorded with operands that do not fit together.

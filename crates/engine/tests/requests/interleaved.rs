@@ -1,12 +1,10 @@
 //! Sequences that share steps, pages and slots, against the same sequences alone.
 
-use std::ops::ControlFlow;
-use std::sync::atomic::AtomicBool;
-
-use engine::{Ending, Engine, Error, Limits, Part, Request, Sampling, Sequence, generate};
+use engine::{Ending, Engine, Error, Limits, Part, Request, Sampling, Sequence};
 use program::{Output, Want};
 use proptest::prelude::*;
 
+use crate::alone::{ask, scheduler};
 use crate::{assert_idle, engine, fake};
 
 const LIMITS: Limits =
@@ -53,18 +51,9 @@ impl Open {
 
     /// What an engine of its own would draw in its place.
     fn alone(&self) -> Vec<u32> {
-        let mut engine = engine(Limits::one_sequence(LIMITS.context));
-        let mut sequence = engine.open(&self.prompt).unwrap();
-        let request = Request {
-            sampling: &self.sampling,
-            ending: &Ending { max_tokens: self.answer().len(), ..Ending::default() },
-            token_bytes: &|token| fake::token_bytes(token),
-            cancel: &AtomicBool::new(false),
-        };
-        generate(&mut engine, &mut sequence, &request, &mut |_| ControlFlow::Continue(())).unwrap();
-        let tokens = sequence.tokens()[self.prompt.len()..].to_vec();
-        engine.close(sequence);
-        tokens
+        let ending = Ending { max_tokens: self.answer().len(), ..Ending::default() };
+        let request = Request::new(self.prompt.clone(), self.sampling.clone(), ending);
+        ask(&mut scheduler(Limits::one_sequence(LIMITS.context)), &request).unwrap().tokens
     }
 }
 
@@ -167,7 +156,7 @@ fn a_step_without_pages_left_fails_and_goes_through_once_a_sequence_is_closed() 
     assert!(matches!(refused, Error::OutOfPages { needed: 2, free: 1 }), "{refused}");
     engine.close(first);
     engine.step(&mut [Part { sequence: &mut second, rows: 65, outputs: &[] }]).unwrap();
-    assert_eq!((second.cached(), engine.free_pages().len()), (65, 0));
+    assert_eq!((second.cached(), engine.available_pages()), (65, 0));
     engine.close(second);
     assert_idle(&engine);
 }

@@ -2,9 +2,11 @@
 
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
+mod alone;
 mod fake;
 mod generate;
 mod interleaved;
+mod scheduler;
 mod score;
 mod strings;
 
@@ -17,12 +19,6 @@ fn engine(limits: Limits) -> Engine {
 
 /// Panics unless every page and every slot is free exactly once.
 fn assert_idle(engine: &Engine) {
-    let sorted = |numbers: &[u32]| {
-        let mut numbers = numbers.to_vec();
-        numbers.sort_unstable();
-        numbers
-    };
-    let limits = engine.limits();
-    assert_eq!(sorted(engine.free_pages()), Vec::from_iter(1..=limits.pages));
-    assert_eq!(sorted(engine.free_slots()), Vec::from_iter(0..limits.sequences));
+    engine.audit([].iter()).unwrap();
+    assert_eq!(engine.available_pages(), engine.limits().pages as usize);
 }

@@ -1,67 +1,28 @@
 //! Strings that end an answer or must not be in it, and what a request asks of its tokens, on a device that
 //! prefers a text.
 
-use std::ops::ControlFlow;
-use std::sync::atomic::AtomicBool;
-
 use engine::sampling::{Dry, Penalties, Xtc};
-use engine::{Ending, Engine, Error, Finish, Limits, Report, Request, Sampling, generate};
+use engine::{Ending, Error, Finish, Limits, Request, Result, Sampling, Scheduler};
 
+use crate::alone::{self, Answer, ask_in, scheduler, scheduler_on};
 use crate::fake::{self, Fake};
-use crate::{assert_idle, engine};
-
-/// What came of a request.
-struct Outcome {
-    pieces: Vec<String>,
-    tokens: Vec<u32>,
-    report: Report,
-}
-
-impl Outcome {
-    fn text(&self) -> String {
-        self.pieces.concat()
-    }
-}
 
 /// The answer to the prompt "0" of a model that prefers to go on with `script`.
-fn answer(script: &str, sampling: &Sampling, ending: &Ending) -> Result<Outcome, Error> {
+fn answer(script: &str, sampling: &Sampling, ending: &Ending) -> Result<Answer> {
     let mut device = Fake::default();
     device.script = fake::tokens(&format!("0{script}"));
-    let mut engine = Engine::new(Box::new(device), &fake::model(), Limits::one_sequence(100)).unwrap();
-    ask(&mut engine, &[0], sampling, ending)
+    ask(&mut scheduler_on(device, Limits::one_sequence(100)), &[0], sampling, ending)
 }
 
-fn ask(engine: &mut Engine, prompt: &[u32], sampling: &Sampling, ending: &Ending) -> Result<Outcome, Error> {
-    ask_in(fake::token_bytes, engine, prompt, (sampling, ending))
-}
-
-/// As [`ask`], where tokens stand for these bytes.
-fn ask_in(
-    token_bytes: fn(u32) -> &'static [u8],
-    engine: &mut Engine,
-    prompt: &[u32],
-    (sampling, ending): (&Sampling, &Ending),
-) -> Result<Outcome, Error> {
-    let mut sequence = engine.open(prompt)?;
-    let token_bytes = |token| token_bytes(token);
-    let cancel = AtomicBool::new(false);
-    let request = Request { sampling, ending, token_bytes: &token_bytes, cancel: &cancel };
-    let mut pieces = Vec::new();
-    let report = generate(engine, &mut sequence, &request, &mut |piece| {
-        pieces.push(piece.to_owned());
-        ControlFlow::Continue(())
-    });
-    let tokens = sequence.tokens()[prompt.len()..].to_vec();
-    engine.close(sequence);
-    assert_idle(engine);
-    report.map(|report| Outcome { pieces, tokens, report })
+fn ask(scheduler: &mut Scheduler, prompt: &[u32], sampling: &Sampling, ending: &Ending) -> Result<Answer> {
+    alone::ask(scheduler, &Request::new(prompt.to_vec(), sampling.clone(), ending.clone()))
 }
 
 fn ending(max_tokens: usize) -> Ending {
     Ending { max_tokens, ..Ending::default() }
 }
 
-fn greedy(script: &str, ending: &Ending) -> Outcome {
+fn greedy(script: &str, ending: &Ending) -> Answer {
     answer(script, &Sampling::GREEDY, ending).unwrap()
 }
 
@@ -135,14 +96,15 @@ fn emoji_and_characters_of_several_tokens_come_whole_and_a_lone_bad_byte_is_repl
     };
     let mut device = Fake::default();
     device.script = fake::tokens("0ABCDABxFGHA");
-    let mut engine = Engine::new(Box::new(device), &fake::model(), Limits::one_sequence(100)).unwrap();
-    let outcome = ask_in(bytes, &mut engine, &[0], (&Sampling::GREEDY, &ending(11))).unwrap();
+    let mut scheduler = scheduler_on(device, Limits::one_sequence(100));
+    let outcome =
+        ask_in(&mut scheduler, &Request::new(vec![0], Sampling::GREEDY, ending(11)), &bytes).unwrap();
     let want = ["\u{1f41f}", "\u{fffd}x", "\u{fffd}", "!", "\u{6f22}\u{5b57}.", "\u{fffd}"];
     assert_eq!(outcome.pieces, want);
     assert_eq!(outcome.tokens.len(), 11);
     // A stop string of such characters is found over tokens too.
     let stop = Ending { strings: vec!["\u{6f22}".into()], ..ending(11) };
-    let outcome = ask_in(bytes, &mut engine, &[0], (&Sampling::GREEDY, &stop)).unwrap();
+    let outcome = ask_in(&mut scheduler, &Request::new(vec![0], Sampling::GREEDY, stop), &bytes).unwrap();
     assert_eq!(
         (outcome.text().as_str(), outcome.report.finish),
         ("\u{1f41f}\u{fffd}x\u{fffd}!", Finish::Stop)
@@ -181,8 +143,8 @@ fn penalties_keep_a_model_from_saying_the_same_again() {
 fn a_request_draws_the_same_tokens_on_the_host_as_on_the_device() {
     let plain =
         Sampling { temperature: 1.5, top_k: 40, top_p: 0.9, min_p: 0.01, seed: 3, ..Sampling::GREEDY };
-    let mut engine = engine(Limits::one_sequence(100));
-    let want = ask(&mut engine, &[1, 2, 3], &plain, &ending(60)).unwrap().tokens;
+    let mut scheduler = scheduler(Limits::one_sequence(100));
+    let want = ask(&mut scheduler, &[1, 2, 3], &plain, &ending(60)).unwrap().tokens;
     // Settings that ask for the logits and change nothing.
     let neutral = [
         Sampling { logit_bias: vec![(5, 0.0)], ..plain.clone() },
@@ -192,7 +154,7 @@ fn a_request_draws_the_same_tokens_on_the_host_as_on_the_device() {
     ];
     for sampling in neutral {
         assert_eq!(
-            ask(&mut engine, &[1, 2, 3], &sampling, &ending(60)).unwrap().tokens,
+            ask(&mut scheduler, &[1, 2, 3], &sampling, &ending(60)).unwrap().tokens,
             want,
             "{sampling:?}"
         );
@@ -214,8 +176,9 @@ fn a_seed_repeats_an_answer_whatever_filters_are_asked_for() {
         typical: 0.95,
         xtc: Xtc { probability: 0.5, threshold: 0.1 },
     };
-    let mut engine = engine(Limits::one_sequence(100));
-    let mut with = |sampling: &Sampling| ask(&mut engine, &[1, 2, 3], sampling, &ending(60)).unwrap().tokens;
+    let mut scheduler = scheduler(Limits::one_sequence(100));
+    let mut with =
+        |sampling: &Sampling| ask(&mut scheduler, &[1, 2, 3], sampling, &ending(60)).unwrap().tokens;
     let first = with(&all);
     assert_eq!(with(&all), first);
     assert_ne!(with(&Sampling { seed: 12, ..all.clone() }), first);
@@ -225,38 +188,11 @@ fn a_seed_repeats_an_answer_whatever_filters_are_asked_for() {
 fn an_answer_after_going_back_is_the_one_of_a_sequence_that_never_went_there() {
     // With the same token left out from the first, by bias instead of by going back.
     let sampling = Sampling { temperature: 1.0, seed: 4, ..Sampling::GREEDY };
-    let mut engine = engine(Limits::one_sequence(100));
-    let free = ask(&mut engine, &[1, 2, 3], &sampling, &ending(1)).unwrap();
+    let mut scheduler = scheduler(Limits::one_sequence(100));
+    let free = ask(&mut scheduler, &[1, 2, 3], &sampling, &ending(1)).unwrap();
     let banned = Ending { banned: vec![free.text()], ..ending(1) };
-    let went_back = ask(&mut engine, &[1, 2, 3], &sampling, &banned).unwrap();
+    let went_back = ask(&mut scheduler, &[1, 2, 3], &sampling, &banned).unwrap();
     let biased = Sampling { logit_bias: vec![(free.tokens[0], f32::NEG_INFINITY)], ..sampling };
-    assert_eq!(went_back.tokens, ask(&mut engine, &[1, 2, 3], &biased, &ending(1)).unwrap().tokens);
+    assert_eq!(went_back.tokens, ask(&mut scheduler, &[1, 2, 3], &biased, &ending(1)).unwrap().tokens);
     assert_eq!(went_back.report.taken_back, 1);
-}
-
-#[test]
-fn a_sequence_that_is_replaced_keeps_what_both_have_in_common_and_answers_as_a_new_one() {
-    let tokens: Vec<u32> = (0..150).map(|token| token * 7 % fake::VOCAB).collect();
-    let mut engine = engine(Limits::one_sequence(200));
-    let token_bytes = |token| fake::token_bytes(token);
-    let cancel = AtomicBool::new(false);
-    let request = Request {
-        sampling: &Sampling::GREEDY,
-        ending: &ending(5),
-        token_bytes: &token_bytes,
-        cancel: &cancel,
-    };
-    let mut sequence = engine.open(&tokens[..100]).unwrap();
-    generate(&mut engine, &mut sequence, &request, &mut |_| ControlFlow::Continue(())).unwrap();
-    for (next, length) in [(&tokens[..], 150), (&tokens[..70], 70), (&tokens[..70], 70), (&tokens[80..], 70)]
-    {
-        engine.replace(&mut sequence, next);
-        assert!(sequence.waiting() > 0);
-        generate(&mut engine, &mut sequence, &request, &mut |_| ControlFlow::Continue(())).unwrap();
-        let mut cold = crate::engine(Limits::one_sequence(200));
-        let want = ask(&mut cold, next, &Sampling::GREEDY, &ending(5)).unwrap().tokens;
-        assert_eq!(sequence.tokens()[length..], want);
-    }
-    engine.close(sequence);
-    assert_idle(&engine);
 }

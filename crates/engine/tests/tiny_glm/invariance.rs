@@ -1,11 +1,10 @@
 //! Row invariance of the cpu device as the engine uses it: a row's bits do not depend on the other rows
 //! of its steps, nor on how its sequence came there.
 
-use std::ops::{ControlFlow, Range};
-use std::sync::atomic::AtomicBool;
+use std::ops::Range;
 
 use engine::score::{Window, logits};
-use engine::{Ending, Engine, Limits, Part, Report, Request, Sampling, Sequence, generate};
+use engine::{Engine, Limits, Part, Sequence};
 use program::random::SplitMix64;
 use program::{Format, Output, Want};
 
@@ -106,75 +105,4 @@ fn sequences_of_different_lengths_in_one_step_give_the_same_bits_as_alone() {
         step(&mut together, &mut all, &counts);
     }
     assert!(all.iter().all(|one| one.sequence.waiting() == 0));
-}
-
-/// A conversation of 400 tokens, with nothing in use that rounds otherwise for other rows.
-fn conversation() -> Limits {
-    Limits { deterministic: true, ..Limits::one_sequence(400) }
-}
-
-/// Answers what a sequence holds; tokens are their numbers in brackets.
-fn answer(engine: &mut Engine, sequence: &mut Sequence, banned: &[String]) -> (String, Report) {
-    let names: Vec<String> = (0..8192).map(|token| format!("[{token}]")).collect();
-    let request = Request {
-        sampling: &Sampling { temperature: 0.8, seed: 3, ..Sampling::GREEDY },
-        ending: &Ending { banned: banned.to_vec(), max_tokens: 8, ..Ending::default() },
-        token_bytes: &|token| names[token as usize].as_bytes(),
-        cancel: &AtomicBool::new(false),
-    };
-    let mut text = String::new();
-    let report = generate(engine, sequence, &request, &mut |piece| {
-        text.push_str(piece);
-        ControlFlow::Continue(())
-    });
-    (text, report.unwrap())
-}
-
-#[test]
-fn a_conversation_that_keeps_its_cache_is_answered_as_if_each_turn_were_new() {
-    let mut warm = engine(&shipped(), Format::F16, cpu(), conversation());
-    let mut sequence = warm.open(&[]).unwrap();
-    let said = tokens(150, 7);
-    let mut cached = Vec::new();
-    let mut turns: Vec<Vec<u32>> = vec![said[..70].to_vec()];
-    for turn in 0..3 {
-        warm.replace(&mut sequence, &turns[turn]);
-        let (text, report) = answer(&mut warm, &mut sequence, &[]);
-        cached.push(report.cached_tokens);
-        let mut cold = engine(&shipped(), Format::F16, cpu(), conversation());
-        let mut alone = cold.open(&turns[turn]).unwrap();
-        assert_eq!(text, answer(&mut cold, &mut alone, &[]).0, "turn {turn}");
-        cold.close(alone);
-        turns.push(match turn {
-            // The answer and another question; the beginning of that.
-            0 => [sequence.tokens(), &said[100..]].concat(),
-            _ => turns[1][..66].to_vec(),
-        });
-    }
-    // All of the first turn but the answer's last token; all but the last token.
-    assert_eq!(cached, [0, 77, 65]);
-    warm.close(sequence);
-}
-
-#[test]
-fn an_answer_that_went_back_from_banned_strings_is_the_one_of_a_sequence_that_never_went_there() {
-    let mut engine = engine(&shipped(), Format::F16, cpu(), conversation());
-    let prompt = tokens(60, 8);
-    let mut sequence = engine.open(&prompt).unwrap();
-    let (free, _) = answer(&mut engine, &mut sequence, &[]);
-    // The fourth and fifth token, which lie on both sides of a page's end.
-    let pieces: Vec<&str> = free.split_inclusive(']').collect();
-    let banned = [pieces[3..5].concat()];
-    engine.replace(&mut sequence, &prompt);
-    let (text, report) = answer(&mut engine, &mut sequence, &banned);
-    assert!(report.taken_back >= 2 && text.starts_with(&pieces[..3].concat()), "{free} {text}");
-    assert!(!text.contains(&banned[0]), "{text}");
-    // What comes after the place is what a sequence with the same tokens before draws.
-    let after: String = text.split_inclusive(']').skip(4).collect();
-    let before: Vec<u32> = sequence.tokens()[..64].to_vec();
-    engine.replace(&mut sequence, &[0]);
-    engine.replace(&mut sequence, &before);
-    let (again, _) = answer(&mut engine, &mut sequence, &banned);
-    assert!(again.starts_with(&after), "{after} {again}");
-    engine.close(sequence);
 }

@@ -144,7 +144,7 @@ impl Chat<'_> {
         let (turn, report) = answer?;
         self.last = turn;
         match report.finish {
-            Finish::Cancelled => self.aside("[stopped]\n"),
+            Finish::Cancelled | Finish::Deadline => self.aside("[stopped]\n"),
             Finish::Context => {
                 let context = self.session.context();
                 self.aside(&format!("[the context of {context} tokens is full: /reset begins anew]\n"))

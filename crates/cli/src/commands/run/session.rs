@@ -1,4 +1,4 @@
-//! A model that is loaded and ready to answer, and the one sequence that it answers in.
+//! A model that is loaded and ready to answer.
 
 use std::io;
 use std::ops::ControlFlow;
@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use anyhow::{Context, Result};
-use engine::{Ending, Engine, Finish, Limits, Report, Request, Sampling, Sequence, generate};
+use engine::{Ending, Finish, Limits, Report, Request, Sampling, Scheduler, Settings, generate};
 use model::{Model, Tokenizer};
 
 use super::args::RunArgs;
@@ -18,10 +18,9 @@ use crate::model_args;
 use crate::profile::Profile;
 use crate::report::note;
 
-/// The model and its sequence, whose cache is kept from one answer to the next.
+/// The model, whose cache is kept from one answer to the next.
 pub(super) struct Session<'a> {
-    engine: Engine,
-    sequence: Sequence,
+    scheduler: Scheduler,
     tokenizer: &'a Tokenizer,
     sampling: Sampling,
     ending: Ending,
@@ -55,19 +54,18 @@ impl<'a> Session<'a> {
         }
         let limits = Limits::one_sequence(context);
         let planned = memory::plan(model, &*device, &limits)?;
-        let mut engine = model_args::start(model, device, limits)?;
-        let sequence = engine.open(&[])?;
+        let scheduler = Scheduler::new(model_args::start(model, device, limits)?, Settings::default())?;
         let cancel = cancelled_by_ctrl_c()?;
-        Ok(Session { engine, sequence, tokenizer, sampling, ending, planned, cancel, verbose: args.verbose })
+        Ok(Session { scheduler, tokenizer, sampling, ending, planned, cancel, verbose: args.verbose })
     }
 
     /// Tokens that fit.
     pub(super) fn context(&self) -> u32 {
-        self.engine.limits().context
+        self.scheduler.engine().limits().context
     }
 
-    /// Answers a prompt, of which only what differs from the text before is computed, and writes each piece of the
-    /// answer as it comes.
+    /// Answers a prompt, of which full pages that a text before began with are not computed again, and writes each
+    /// piece of the answer as it comes.
     ///
     /// # Errors
     /// If the prompt is empty or does not fit, the engine fails, or nothing can be written.
@@ -76,17 +74,15 @@ impl<'a> Session<'a> {
         prompt: &[u32],
         write: &mut dyn FnMut(&str) -> io::Result<()>,
     ) -> Result<Report> {
-        self.engine.replace(&mut self.sequence, prompt);
         let tokenizer = self.tokenizer;
-        let request = Request {
-            sampling: &self.sampling,
-            ending: &self.ending,
-            token_bytes: &|token| tokenizer.token_bytes(token),
-            cancel: &self.cancel,
-        };
+        let token_bytes = |token| tokenizer.token_bytes(token);
+        let request = Request::new(prompt.to_vec(), self.sampling.clone(), self.ending.clone());
         let mut written = Ok(());
-        let report = generate(&mut self.engine, &mut self.sequence, &request, &mut |piece| {
-            written = write(piece);
+        let report = generate(&mut self.scheduler, request, &token_bytes, &self.cancel, &mut |event| {
+            let text = event.text();
+            if !text.is_empty() {
+                written = write(text);
+            }
             if written.is_ok() { ControlFlow::Continue(()) } else { ControlFlow::Break(()) }
         })?;
         written?;
@@ -111,8 +107,9 @@ impl<'a> Session<'a> {
             Finish::Length => "as long as asked for",
             Finish::Context => "the context is full",
             Finish::Cancelled => "cancelled",
+            Finish::Deadline => "its time was up",
         };
-        note(&format!("device: {}", self.engine.device()));
+        note(&format!("device: {}", self.scheduler.engine().device()));
         let cached = match report.cached_tokens {
             0 => String::new(),
             cached => format!("{cached} of them cached, "),
