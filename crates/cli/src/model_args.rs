@@ -1,6 +1,7 @@
 //! The flags that all commands share: which model, on which device, with which cache.
 
 use std::env;
+use std::num::NonZero;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result};
@@ -44,6 +45,11 @@ pub(crate) struct ModelArgs {
     /// Layers of the random model [default: as the shape says]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..), conflicts_with = "model")]
     layers: Option<u32>,
+
+    /// Experts of a layer of the random model that have numbers of their own; the others are these again and take
+    /// no memory [default: all]
+    #[arg(long, value_name = "N", conflicts_with = "model")]
+    distinct_experts: Option<NonZero<u32>>,
 }
 
 /// On which device.
@@ -106,6 +112,11 @@ impl ModelArgs {
         self.shape.as_ref().map(|_| (self.bits, self.codebook))
     }
 
+    /// How many experts of a layer of a random model have numbers of their own, if not all.
+    pub(crate) fn distinct_experts(&self) -> Option<u32> {
+        self.distinct_experts.map(NonZero::get)
+    }
+
     fn shape(&self, name: &str) -> Result<Shape> {
         let mut shape = match name.ends_with(".json") {
             true => Shape::from_config(Path::new(name))?,
@@ -120,6 +131,7 @@ impl ModelArgs {
         shape.bits = self.bits;
         shape.head_bits = self.head_bits;
         shape.codebook = self.codebook;
+        shape.distinct_experts = self.distinct_experts;
         Ok(match self.layers {
             Some(layers) => shape.with_layers(layers),
             None => shape,

@@ -22,7 +22,7 @@ pub(crate) enum Command {
     /// Measure perplexity, and the divergence from a better model
     Eval(eval::EvalArgs),
     /// Measure speed and memory, of a model or of one operation
-    Bench(bench::BenchArgs),
+    Bench(Box<bench::BenchArgs>),
     /// Compare a device with the reference, operation by operation
     Verify(verify::VerifyArgs),
     /// Download a model from the hub

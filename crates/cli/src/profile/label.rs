@@ -61,10 +61,14 @@ pub(super) fn of_program(model: &ModelSpec, program: &Program) -> Vec<Label> {
     program.ops.iter().map(label).collect()
 }
 
-/// The name of the first part of each weight that an operation uses.
-pub(super) fn names<'a>(model: &'a ModelSpec, op: &Op) -> Vec<&'a str> {
+/// The name of the first part of each weight that an operation uses; a mixture of experts is named by one of them.
+fn names<'a>(model: &'a ModelSpec, op: &Op) -> Vec<&'a str> {
     let name = |id: WeightId| model.weight(id).parts.first().map(|part| part.name.as_str());
-    op.weights().into_iter().filter_map(name).collect()
+    let weights = match op {
+        Op::Experts { experts, .. } => vec![experts.gate],
+        _ => op.weights(),
+    };
+    weights.into_iter().filter_map(name).collect()
 }
 
 /// The layer that a weight's name tells, and what follows it in the name; the whole name if there is none.
@@ -78,8 +82,7 @@ fn split(name: &str) -> (Option<u32>, &str) {
 
 /// `self_attn.q_proj+k_proj` of the modules of one operation: the first whole, then what is new in the others.
 fn part(names: &[&str]) -> String {
-    let mut modules: Vec<&str> = names.iter().map(|name| module(split(name).1)).collect();
-    modules.dedup();
+    let modules: Vec<&str> = names.iter().map(|name| module(split(name).1)).collect();
     let Some((first, others)) = modules.split_first() else { return String::new() };
     others.iter().fold((*first).to_owned(), |all, other| {
         let last = other.rsplit('.').next().unwrap_or(other);
@@ -115,8 +118,7 @@ mod tests {
     fn modules_of_one_operation_are_joined() {
         let names = ["model.layers.1.self_attn.q_a_proj", "model.layers.1.self_attn.kv_a_proj_with_mqa"];
         assert_eq!(part(&names), "self_attn.q_a_proj+kv_a_proj_with_mqa");
-        let experts = ["mlp.experts.0.gate_proj", "mlp.experts.0.up_proj", "mlp.shared_experts.gate_proj"];
-        assert_eq!(part(&experts), "mlp.experts+gate_proj");
+        assert_eq!(part(&["model.layers.1.mlp.experts.0.gate_proj"]), "mlp.experts");
         assert_eq!(part(&[]), "");
     }
 }

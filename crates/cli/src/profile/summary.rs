@@ -148,7 +148,7 @@ impl Section {
         let steps = f64::from(*count);
         let outside = 100.0 * outside_ms / wall_ms.max(f64::MIN_POSITIVE);
         let head = format!(
-            "{count} steps of {rows}, {tokens} rows in all; a step takes {:.3} ms, {:.3} ms in operations and \
+            "steps of {rows}: {count}, {tokens} rows in all; a step takes {:.3} ms, {:.3} ms in operations and \
              {:.3} ms ({outside:.1} %) outside of them\n",
             wall_ms / steps,
             operations_ms / steps,

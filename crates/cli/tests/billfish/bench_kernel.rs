@@ -124,3 +124,33 @@ fn sizes_that_do_not_fit_together_are_wrong_usage() {
         assert_eq!((finished.code, finished.stdout.as_str()), (Some(2), ""), "{words}: {}", finished.stderr);
     }
 }
+
+#[test]
+fn a_layer_of_experts_is_timed_for_one_user_many_and_a_prompt_within_budgets() {
+    let flags = "bench moe --experts 8/2 --hidden 128 --width 256 --shared 128 --bits 3 -t 1 -r 1 --rotate 0";
+    let finished = billfish(&format!("{flags} --batch 1,3 --prompt 5 -o json"));
+    let records: Value = serde_json::from_str(&finished.text()).unwrap();
+    let records = records.as_array().unwrap();
+    let cases: Vec<_> = records.iter().map(|record| (&record["use_case"], number(record, "rows"))).collect();
+    let want =
+        [("one_user", 1.0), ("many_users", 3.0), ("prompt", 5.0)].map(|(case, rows)| (case.into(), rows));
+    assert!(
+        cases.iter().zip(&want).all(|((case, rows), want)| (*case, *rows) == (&want.0, want.1)),
+        "{cases:?}"
+    );
+    for record in records {
+        let us = number(record, "us");
+        assert!(
+            (number(record, "tokens_per_second") / (number(record, "rows") * 1e6 / us) - 1.0).abs() < 1e-9
+        );
+        // Codes, and the signs and scales of both sides of each of eight experts.
+        let projection = 8.0 * (128.0 * 256.0 * 3.0 / 8.0 + 2.0 * (128.0 + 256.0));
+        let parts = ["gate_bytes", "up_bytes", "down_bytes"].map(|key| number(record, key));
+        assert_eq!(parts, [projection; 3]);
+        assert_eq!(number(record, "least_bytes"), (8.0 * 256.0 + 128.0) * 128.0 * 3.0 * 3.0 / 8.0);
+        assert!(number(record, "scratch_bytes") > 0.0);
+    }
+    let finished = billfish(&format!("{flags} --batch 1 --prompt 0 --budget-ms 0.000001"));
+    assert_eq!(finished.code, Some(3));
+    assert!(finished.stderr.contains("missed: 1 rows took"), "{}", finished.stderr);
+}

@@ -11,6 +11,7 @@ mod help;
 mod hub;
 mod inspect;
 mod memory;
+mod profile;
 mod refusals;
 mod run;
 mod signals;

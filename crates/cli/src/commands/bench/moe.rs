@@ -162,7 +162,7 @@ impl MoeArgs {
             let ms = record.get("us").and_then(Value::as_f64).unwrap_or(f64::NAN) / 1e3;
             // A time that is no number keeps no budget.
             if let Some(budget) = self.budget_ms
-                && !(ms <= budget)
+                && (ms > budget || ms.is_nan())
             {
                 let rows = number(record, "rows", 0);
                 missed.push(format!("{rows} rows took {ms:.3} ms, the budget is {budget} ms"));

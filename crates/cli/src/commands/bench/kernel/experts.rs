@@ -176,17 +176,12 @@ impl Layer {
     }
 
     /// The operation.
-    pub(in crate::commands::bench) fn op(
-        &self,
-        (x, ids, gates): (Val, Val, Val),
-        (experts, shared): (Glu, Option<Glu>),
-        out: Val,
-    ) -> Op {
+    fn op(&self, (x, ids, gates): (Val, Val, Val), (experts, shared): (Glu, Option<Glu>), out: Val) -> Op {
         Op::Experts { x, ids, gates, experts, shared, act: Activation::Silu, out }
     }
 
     /// Weights of the routed experts and of the shared one.
-    pub(in crate::commands::bench) fn weights(&self, recording: &mut Recording) -> (Glu, Option<Glu>) {
+    fn weights(&self, recording: &mut Recording) -> (Glu, Option<Glu>) {
         let mut unit = |width, parts| {
             let wide = Kind::Linear { out: width, inputs: self.hidden, bias: false };
             let narrow = Kind::Linear { out: self.hidden, inputs: width, bias: false };

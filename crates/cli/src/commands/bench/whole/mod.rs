@@ -82,6 +82,8 @@ struct Measurement {
     bits: Option<f32>,
     codebook: Option<&'static str>,
     layers: u32,
+    /// Experts of a layer that have numbers of their own, if not all: then less memory is read than is counted.
+    distinct_experts: Option<u32>,
     parameters: u64,
     weight_bytes: u64,
     n_prompt: u32,
@@ -202,6 +204,7 @@ impl WholeArgs {
             bits: made_up.map(|(bits, _)| bits.as_f32()),
             codebook: made_up.map(|(_, codebook)| codebook.name()),
             layers: model.facts.layers,
+            distinct_experts: self.model.distinct_experts(),
             parameters: model.spec.parameters(),
             weight_bytes: model.weight_bytes(),
             n_prompt,
