@@ -95,6 +95,16 @@ impl Codes {
         self.suh.len() / 2 / TILE
     }
 
+    /// The tile at tile row `a`, column of tiles `column`, with the [`BEFORE`] bytes before it.
+    #[inline(always)]
+    pub(crate) fn tile(&self, a: usize, column: usize) -> &[u8] {
+        let bytes = self.bits.tile_bytes();
+        match (a * (self.svh.len() / 2 / TILE) + column) * bytes {
+            0 => &self.first,
+            place => &self.trellis[place - BEFORE..place + bytes],
+        }
+    }
+
     /// The tiles of column `column` from tile row `first` on downwards.
     ///
     /// # Panics

@@ -25,6 +25,7 @@ use exl3::tile::TILE;
 use super::Rows;
 use super::inputs::{Form, RECORD, SPREAD, TILES};
 use super::one_row::{self, Lanes, SUMS};
+use super::plain;
 use super::rotation::{VECTORS, rotate};
 use super::several_rows::{self, PANEL};
 use super::tile::{QUARTERS, with_width};
@@ -52,7 +53,7 @@ pub(crate) fn columns<S: Simd>(
     (acc, stride, room): (&mut [f32], usize, &mut [f32]),
 ) {
     let task = Task { simd, codes, blocks: blocks.clone(), rows, x, stride };
-    if form == Form::Floats || rows == 1 && codes.codebook == Codebook::Mul1 {
+    if form == Form::Floats || rows == 1 && codes.codebook == Codebook::Mul1 && !S::PLAIN {
         task.one_by_one(one_row(codes, form), acc, room);
     } else {
         task.by_panels(decoder(codes), acc, room);
@@ -76,6 +77,9 @@ type OneRow<S> = fn(S, &Codes, Range<usize>, &[[f32; RECORD]], (&mut [Lanes], &m
 type Decode<S> = fn(S, &Codes, (Range<usize>, Range<usize>), &mut [f32]);
 
 fn one_row<S: Simd>(codes: &Codes, form: Form) -> OneRow<S> {
+    if S::PLAIN {
+        return plain::floats;
+    }
     match (form, codes.codebook) {
         (Form::Floats, Codebook::ThreeInst) => {
             with_width!(whole codes.bits, |W| one_row::floats::<S, ThreeInst, W>)
@@ -87,6 +91,9 @@ fn one_row<S: Simd>(codes: &Codes, form: Form) -> OneRow<S> {
 }
 
 fn decoder<S: Simd>(codes: &Codes) -> Decode<S> {
+    if S::PLAIN {
+        return plain::decode;
+    }
     match codes.codebook {
         Codebook::ThreeInst => with_width!(whole codes.bits, |W| several_rows::decode::<S, ThreeInst, W>),
         Codebook::Mcg => with_width!(whole codes.bits, |W| several_rows::decode::<S, Mcg, W>),

@@ -31,6 +31,7 @@ pub(crate) mod linear;
 pub(crate) mod one_row;
 pub(crate) mod outputs;
 pub(crate) mod panels;
+pub(crate) mod plain;
 pub(crate) mod rms_norm;
 pub(crate) mod rope;
 pub(crate) mod rotation;

@@ -25,11 +25,15 @@ pub(crate) const COLUMNS: usize = 2;
 /// Rows of a group.
 const GROUP: usize = 6;
 
+/// Numbers of a cache line, and the lines of a record that are asked for; the rest comes by itself.
+const LINE: usize = 16;
+const LINES: usize = 8;
+
 /// The pairs of one quarter of a tile: of the two halves of its columns, the upper and the lower inputs.
-type Quarter = [[f32; LANES]; PAIRS];
+pub(crate) type Quarter = [[f32; LANES]; PAIRS];
 
 /// A column of tiles, quarter by quarter.
-type Column = [[Quarter; TILES]; QUARTERS];
+pub(crate) type Column = [[Quarter; TILES]; QUARTERS];
 
 /// Numbers of a panel.
 pub(crate) const PANEL: usize = COLUMNS * QUARTERS * TILES * PAIRS * LANES;
@@ -45,16 +49,16 @@ pub(crate) fn decode<S: Simd, V: Values, const HALF_BITS: u8>(
         #[inline(always)]
         || {
             for (column, panel) in columns.zip(panel.as_chunks_mut::<{ PANEL / COLUMNS }>().0) {
-                let panel = column_mut(panel);
+                let [first, second, third, fourth] = column_mut(panel);
                 let mut down = codes.down::<HALF_BITS>(rows.start, column);
                 for at in 0..rows.len().min(TILES) {
                     // The same place of the next panel.
                     down.ask(simd, 0, TILES);
                     let tile = down.tile();
-                    quarter::<S, V, HALF_BITS, 0>(simd, tile, &mut panel[0][at]);
-                    quarter::<S, V, HALF_BITS, 1>(simd, tile, &mut panel[1][at]);
-                    quarter::<S, V, HALF_BITS, 2>(simd, tile, &mut panel[2][at]);
-                    quarter::<S, V, HALF_BITS, 3>(simd, tile, &mut panel[3][at]);
+                    quarter::<S, V, HALF_BITS, 0>(simd, tile, &mut first[at]);
+                    quarter::<S, V, HALF_BITS, 1>(simd, tile, &mut second[at]);
+                    quarter::<S, V, HALF_BITS, 2>(simd, tile, &mut third[at]);
+                    quarter::<S, V, HALF_BITS, 3>(simd, tile, &mut fourth[at]);
                 }
             }
         },
@@ -87,18 +91,17 @@ pub(crate) fn products<S: Simd>(
     simd.vectorize(
         #[inline(always)]
         || {
-            let groups = first.chunks_mut(GROUP).zip(second.chunks_mut(GROUP));
-            for (group, (first, second)) in groups.enumerate() {
-                let x = x.from(group * GROUP);
-                for (lanes, panel) in [first, second].into_iter().zip(panel.as_chunks().0) {
-                    let (quarters, x) = (column(panel), (x, tiles));
+            for row in (0..first.len()).step_by(GROUP) {
+                let x = x.from(row);
+                for (lanes, panel) in [&mut *first, &mut *second].into_iter().zip(panel.as_chunks().0) {
+                    let (quarters, lanes) = (column(panel), &mut lanes[row..]);
                     match lanes.len() {
-                        1 => rows_of::<S, 1>(simd, quarters, x, lanes),
-                        2 => rows_of::<S, 2>(simd, quarters, x, lanes),
-                        3 => rows_of::<S, 3>(simd, quarters, x, lanes),
-                        4 => rows_of::<S, 4>(simd, quarters, x, lanes),
-                        5 => rows_of::<S, 5>(simd, quarters, x, lanes),
-                        _ => rows_of::<S, GROUP>(simd, quarters, x, lanes),
+                        1 => rows_of::<S, 1>(simd, quarters, (x, tiles), lanes),
+                        2 => rows_of::<S, 2>(simd, quarters, (x, tiles), lanes),
+                        3 => rows_of::<S, 3>(simd, quarters, (x, tiles), lanes),
+                        4 => rows_of::<S, 4>(simd, quarters, (x, tiles), lanes),
+                        5 => rows_of::<S, 5>(simd, quarters, (x, tiles), lanes),
+                        _ => rows_of::<S, GROUP>(simd, quarters, (x, tiles), lanes),
                     }
                 }
             }
@@ -106,6 +109,7 @@ pub(crate) fn products<S: Simd>(
     );
 }
 
+/// The first `R` rows; those after them are asked for from memory meanwhile.
 #[inline(always)]
 fn rows_of<S: Simd, const R: usize>(
     simd: S,
@@ -113,7 +117,8 @@ fn rows_of<S: Simd, const R: usize>(
     (x, tiles): (Rows<'_>, usize),
     lanes: &mut [Lanes],
 ) {
-    let lanes: &mut [Lanes; R] = lanes.as_chunks_mut().0.first_mut().expect("a group has as many rows");
+    let (lanes, later) = lanes.split_at_mut(R);
+    let later = &later[..later.len().min(R)];
     let record = |r: usize| Integers::of(x.row(r).first_chunk().expect("a row of x is a record"));
     let mut records = [record(0); R];
     for (r, to) in records.iter_mut().enumerate() {
@@ -123,6 +128,13 @@ fn rows_of<S: Simd, const R: usize>(
         let mut sums = [[simd.splat_u32(0); 2]; R];
         for (sums, x) in sums.iter_mut().zip(&records) {
             *sums = [simd.f32_as_bits(simd.load_twice(x.start)); 2];
+        }
+        for (r, lanes) in later.iter().enumerate() {
+            simd.prefetch(&lanes[2 * index]);
+            let x = x.row(R + r);
+            for line in 0..LINES / QUARTERS {
+                simd.prefetch(&x[(LINES / QUARTERS * index + line) * LINE..]);
+            }
         }
         for (at, weights) in quarter.iter().enumerate().take(tiles) {
             for part in 0..2 {
@@ -149,7 +161,8 @@ fn column(numbers: &[f32; PANEL / COLUMNS]) -> &Column {
     &quarters.as_chunks().0[0]
 }
 
-fn column_mut(numbers: &mut [f32; PANEL / COLUMNS]) -> &mut Column {
+/// A column of tiles of a panel.
+pub(crate) fn column_mut(numbers: &mut [f32; PANEL / COLUMNS]) -> &mut Column {
     let vectors = numbers.as_chunks_mut::<LANES>().0.as_chunks_mut::<PAIRS>().0;
     &mut vectors.as_chunks_mut::<TILES>().0.as_chunks_mut().0[0]
 }

@@ -194,9 +194,9 @@ impl Simd for Avx2 {
     }
 
     #[inline(always)]
-    fn prefetch(self, bytes: &[u8]) {
+    fn prefetch<T>(self, items: &[T]) {
         // SAFETY: a hint, which reads nothing.
-        unsafe { _mm_prefetch::<_MM_HINT_T0>(bytes.as_ptr().cast()) }
+        unsafe { _mm_prefetch::<_MM_HINT_T0>(items.as_ptr().cast()) }
     }
 
     #[inline(always)]

@@ -23,6 +23,9 @@ pub(crate) const LANES: usize = 8;
 
 /// A set of vector instructions that the processor is known to have.
 pub(crate) trait Simd: Words + Send + Sync + 'static {
+    /// Whether there are no vectors behind it, so that kernels with a plain twin take that.
+    const PLAIN: bool = false;
+
     /// Runs `work` compiled with this level's instructions.
     fn vectorize<R>(self, work: impl FnOnce() -> R) -> R;
 
@@ -73,8 +76,8 @@ pub(crate) trait Simd: Words + Send + Sync + 'static {
     /// Pairs lane i with lane i + `stride` (1, 2 or 4; bit clear in i) and makes them their sum and difference.
     fn butterfly(self, stride: usize, a: Self::F32) -> Self::F32;
 
-    /// Asks for the cache line in which `bytes` begin, which will be read soon.
-    fn prefetch(self, bytes: &[u8]);
+    /// Asks for the cache line in which `items` begin, which will be read soon.
+    fn prefetch<T>(self, items: &[T]);
     /// Lane j of vector i becomes lane i of vector j.
     fn transpose(self, rows: [Self::F32; LANES]) -> [Self::F32; LANES] {
         let mut numbers = [[0.0; LANES]; LANES];

@@ -26,6 +26,8 @@ fn numbers<const BYTES: usize, const ALL: usize>(bytes: &[u8; ALL]) -> [[u8; BYT
 }
 
 impl Simd for Scalar {
+    const PLAIN: bool = true;
+
     #[inline(always)]
     fn vectorize<R>(self, work: impl FnOnce() -> R) -> R {
         work()
@@ -149,5 +151,5 @@ impl Simd for Scalar {
     }
 
     #[inline(always)]
-    fn prefetch(self, _: &[u8]) {}
+    fn prefetch<T>(self, _: &[T]) {}
 }
