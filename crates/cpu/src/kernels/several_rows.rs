@@ -49,16 +49,16 @@ pub(crate) fn decode<S: Simd, V: Values, const HALF_BITS: u8>(
         #[inline(always)]
         || {
             for (column, panel) in columns.zip(panel.as_chunks_mut::<{ PANEL / COLUMNS }>().0) {
-                let panel = column_mut(panel);
+                let [first, second, third, fourth] = column_mut(panel);
                 let mut down = codes.down::<HALF_BITS>(rows.start, column);
                 for at in 0..rows.len().min(TILES) {
                     // The same place of the next panel.
                     down.ask(simd, 0, TILES);
                     let tile = down.tile();
-                    quarter::<S, V, HALF_BITS, 0>(simd, tile, &mut panel[0][at]);
-                    quarter::<S, V, HALF_BITS, 1>(simd, tile, &mut panel[1][at]);
-                    quarter::<S, V, HALF_BITS, 2>(simd, tile, &mut panel[2][at]);
-                    quarter::<S, V, HALF_BITS, 3>(simd, tile, &mut panel[3][at]);
+                    quarter::<S, V, HALF_BITS, 0>(simd, tile, &mut first[at]);
+                    quarter::<S, V, HALF_BITS, 1>(simd, tile, &mut second[at]);
+                    quarter::<S, V, HALF_BITS, 2>(simd, tile, &mut third[at]);
+                    quarter::<S, V, HALF_BITS, 3>(simd, tile, &mut fourth[at]);
                 }
             }
         },
