@@ -13,7 +13,8 @@
 use std::ops::Range;
 
 use super::attend_mla::{Attention, Sizes};
-use super::attention::{self, Memory, Sight, room, take};
+use super::attention::{self, Memory, Sight};
+use super::page::{room, take};
 use super::panels::{WIDTH, multiply};
 use super::{Rows, dense};
 use crate::arena::Block;
@@ -34,7 +35,7 @@ pub(crate) fn scratch(sizes: &Sizes, rows: usize, heads: usize) -> usize {
     let width = sizes.layout.value;
     let queries = QUERIES.max(heads).min(rows * heads);
     room(rows * heads * width)
-        + room(PIECE * width).max(sizes.layout.scratch(queries)).max(rows * sizes.value)
+        + room(PIECE * width).max(attention::scratch(&sizes.layout, queries)).max(rows * sizes.value)
 }
 
 /// Computes the rows and heads of a block.

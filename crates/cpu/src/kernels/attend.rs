@@ -5,7 +5,8 @@
 
 use program::Gqa;
 
-use super::attention::{self, Layout, Memory, Places, Sight};
+use super::attention::{self, Memory, Places, Sight};
+use super::page::Layout;
 use super::{Rows, Work};
 use crate::arena::{Blocks, Columns, Cut, for_each_block};
 use crate::cache::CachePart;
@@ -38,7 +39,7 @@ fn layout(shape: &Gqa) -> Layout {
 /// The work space of [`attend`] for up to `rows` rows.
 pub(crate) fn work(rows: usize, shape: &Gqa) -> Work {
     let division = Division::of(shape);
-    Work { shared: 0, thread: layout(shape).scratch(division.rows.min(rows) * division.heads) }
+    Work { shared: 0, thread: attention::scratch(&layout(shape), division.rows.min(rows) * division.heads) }
 }
 
 /// Attends from each row of q to the places that it sees. `bounds` is room for a number a row and one more.

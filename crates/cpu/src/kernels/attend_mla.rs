@@ -11,7 +11,8 @@
 
 use program::{Mla, Sequence};
 
-use super::attention::{Layout, Places};
+use super::attention::Places;
+use super::page::Layout;
 use super::{Rows, Work, absorbed, expanded};
 use crate::arena::{Blocks, Columns, Cut, for_each_block};
 use crate::cache::CachePart;

@@ -14,8 +14,9 @@
 
 use super::Rows;
 use super::attend_mla::{Attention, Sizes};
-use super::attention::{Keys, PAGE, Page, Sight, State, room, take, transpose, visit};
+use super::attention::{PAGE, Sight, State, visit};
 use super::dense;
+use super::page::{Keys, Page, room, take, transpose};
 use super::panels::{WIDTH, multiply};
 use crate::arena::Block;
 use crate::simd::{LANES, Simd};

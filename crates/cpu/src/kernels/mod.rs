@@ -30,6 +30,7 @@ pub(crate) mod inputs;
 pub(crate) mod linear;
 pub(crate) mod one_row;
 pub(crate) mod outputs;
+pub(crate) mod page;
 pub(crate) mod panels;
 pub(crate) mod plain;
 pub(crate) mod rms_norm;
