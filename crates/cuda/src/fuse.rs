@@ -100,7 +100,7 @@ impl Fusions {
             }
             match op {
                 Op::RmsNorm { x, weight, eps, out } => {
-                    fusions.norm(&finder, Norm { x: *x, weight: *weight, eps: *eps }, *out)
+                    fusions.norm(&finder, Norm { x: *x, weight: *weight, eps: *eps }, *out);
                 }
                 Op::AddRmsNorm { sum, weight, eps, out, .. } if fusions.made.contains(sum) => {
                     fusions.norm(&finder, Norm { x: (*sum).into(), weight: *weight, eps: *eps }, *out);

@@ -188,7 +188,7 @@ __device__ __forceinline__ void rotated(float v[4], const LinearParams& p, const
     hadamard_128(v);
 }
 
-extern "C" __global__ void __launch_bounds__(288) gemv_codes(const __grid_constant__ LinearParams p) {
+extern "C" __global__ void __launch_bounds__(288, 3) gemv_codes(const __grid_constant__ LinearParams p) {
     extern __shared__ uint4 shared[];
     u32* const ring = (u32*)shared;                             // [STAGES][8 tile rows][8 tiles]
     uint4* const operand = shared + STAGES * STAGE_WORDS / 4;   // [tile rows][4][columns]
@@ -263,7 +263,7 @@ extern "C" __global__ void __launch_bounds__(288) gemv_codes(const __grid_consta
 #define NORM(row) 1.0f
 #endif
     // The largest rotated input of each row, then all of them as whole numbers (mul1) or halves.
-    const u32 columns = work.rows * COLUMNS;
+    constexpr u32 columns = ROWS * COLUMNS;
     float held[HELD][ROWS][4];
     float v[4];
 #pragma unroll
@@ -336,20 +336,30 @@ extern "C" __global__ void __launch_bounds__(288) gemv_codes(const __grid_consta
     const u32 word0 = (ring_end - 1) / 32, word1 = word0 > 0 ? word0 - 1 : WORDS - 1, word2 = word1 > 0 ? word1 - 1 : WORDS - 1;
     const u32 shift = (32 - ring_end % 32) % 32;
     // Columns beyond those of the rows read a live one.
-    const uint4* b_lane = operand + lane % 4 * columns + min(lane / 4, columns - 1);
+    const uint4* b_lane = operand + lane % 4 * columns + min(lane / 4, work.rows * COLUMNS - 1);
     for (u32 stage = 0; stage < part.blocks; stage++) {
         const u32 slot = stage % STAGES;
         barrier_wait(full + slot, stage / STAGES % 2);
+        // All codes of the stage first, so that their latency counts once.
         const u32* codes = ring + slot * STAGE_WORDS + warp * WORDS;
+        const u32 *codes0 = codes + word0, *codes1 = codes + word1, *codes2 = codes + word2;
+        u32 a[8], b[8], c[8];
 #pragma unroll
         for (int u = 0; u < 8; u++) {
-            const u32* tile = codes + u * TILE_ROW;
-            const u32 a = tile[word0], b = tile[word1], c = THREE_WORDS ? tile[word2] : 0;
+            a[u] = codes0[u * TILE_ROW];
+            b[u] = codes1[u * TILE_ROW];
+            c[u] = THREE_WORDS ? codes2[u * TILE_ROW] : 0;
+        }
+        const uint4* b_stage = b_lane + stage * 8 * 4 * columns;
+        uint4 next = b_stage[0];
+#pragma unroll
+        for (int u = 0; u < 8; u++) {
+            const uint4 x = next;
+            if (u < 7) next = b_stage[(u + 1) * 4 * columns];
             Window w;
-            w.low = __funnelshift_r(a, b, shift);
-            w.middle = __funnelshift_r(b, c, shift);
-            w.high = c >> shift;
-            const uint4 x = b_lane[(stage * 8 + u) * 4 * columns];
+            w.low = __funnelshift_r(a[u], b[u], shift);
+            w.middle = __funnelshift_r(b[u], c[u], shift);
+            w.high = c[u] >> shift;
             multiply(first, hash<0>(w), hash<4>(w), hash<2>(w), hash<6>(w), x.x, x.y);
             multiply(second, hash<1>(w), hash<5>(w), hash<3>(w), hash<7>(w), x.z, x.w);
         }
