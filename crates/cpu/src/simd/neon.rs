@@ -32,29 +32,34 @@ fn both<A, B, C>([a_low, a_high]: [A; 2], [b_low, b_high]: [B; 2], f: impl Fn(A,
 
 #[inline(always)]
 fn load_four(from: &[f32; LANES / 2]) -> float32x4_t {
-    // SAFETY: the array has the 16 bytes read, which need no alignment.
+    // SAFETY: aarch64 has NEON; the array has the 16 bytes read, which need no alignment.
     unsafe { vld1q_f32(from.as_ptr()) }
 }
 
 #[inline(always)]
 fn load_16_bits(from: &[u8; 2 * LANES]) -> [uint16x4_t; 2] {
-    // SAFETY: the array has the 16 bytes read, which need no alignment.
-    let all = vreinterpretq_u16_u8(unsafe { vld1q_u8(from.as_ptr()) });
-    [vget_low_u16(all), vget_high_u16(all)]
+    // SAFETY: aarch64 has NEON; the array has the 16 bytes read, which need no alignment.
+    unsafe {
+        let all = vreinterpretq_u16_u8(vld1q_u8(from.as_ptr()));
+        [vget_low_u16(all), vget_high_u16(all)]
+    }
 }
 
 /// Columns of four rows of four.
 #[inline(always)]
 fn transpose_four([a, b, c, d]: [float32x4_t; 4]) -> [float32x4_t; 4] {
-    let pairs = |a, b| [vtrn1q_f32(a, b), vtrn2q_f32(a, b)].map(|pair| vreinterpretq_f64_f32(pair));
-    let [[ab_even, ab_odd], [cd_even, cd_odd]] = [pairs(a, b), pairs(c, d)];
-    [
-        vtrn1q_f64(ab_even, cd_even),
-        vtrn1q_f64(ab_odd, cd_odd),
-        vtrn2q_f64(ab_even, cd_even),
-        vtrn2q_f64(ab_odd, cd_odd),
-    ]
-    .map(|column| vreinterpretq_f32_f64(column))
+    // SAFETY: aarch64 has NEON.
+    unsafe {
+        let pairs = |a, b| [vtrn1q_f32(a, b), vtrn2q_f32(a, b)].map(|pair| vreinterpretq_f64_f32(pair));
+        let [[ab_even, ab_odd], [cd_even, cd_odd]] = [pairs(a, b), pairs(c, d)];
+        [
+            vtrn1q_f64(ab_even, cd_even),
+            vtrn1q_f64(ab_odd, cd_odd),
+            vtrn2q_f64(ab_even, cd_even),
+            vtrn2q_f64(ab_odd, cd_odd),
+        ]
+        .map(|column| vreinterpretq_f32_f64(column))
+    }
 }
 
 impl Simd for Neon {
@@ -66,7 +71,8 @@ impl Simd for Neon {
 
     #[inline(always)]
     fn splat(self, value: f32) -> [float32x4_t; 2] {
-        [vdupq_n_f32(value); 2]
+        // SAFETY: `self` proves NEON.
+        unsafe { [vdupq_n_f32(value); 2] }
     }
 
     #[inline(always)]
@@ -77,9 +83,11 @@ impl Simd for Neon {
 
     #[inline(always)]
     fn store(self, value: [float32x4_t; 2], to: &mut [f32; LANES]) {
-        for (half, to) in value.into_iter().zip(to.as_chunks_mut::<{ LANES / 2 }>().0) {
-            // SAFETY: the array has the 16 bytes written, which need no alignment.
-            unsafe { vst1q_f32(to.as_mut_ptr(), half) }
+        // SAFETY: `self` proves NEON; the array has the 16 bytes written, which need no alignment.
+        unsafe {
+            for (half, to) in value.into_iter().zip(to.as_chunks_mut::<{ LANES / 2 }>().0) {
+                vst1q_f32(to.as_mut_ptr(), half)
+            }
         }
     }
 
@@ -90,110 +98,139 @@ impl Simd for Neon {
 
     #[inline(always)]
     fn load_f32_bytes(self, from: &[u8; 4 * LANES]) -> [float32x4_t; 2] {
-        let (halves, _) = from.as_chunks::<{ 2 * LANES }>();
-        // SAFETY: the arrays have the 16 bytes read, which need no alignment.
-        each([&halves[0], &halves[1]], |half| unsafe { vreinterpretq_f32_u8(vld1q_u8(half.as_ptr())) })
+        // SAFETY: `self` proves NEON; the arrays have the 16 bytes read, which need no alignment.
+        unsafe {
+            let (halves, _) = from.as_chunks::<{ 2 * LANES }>();
+            each([&halves[0], &halves[1]], |half| vreinterpretq_f32_u8(vld1q_u8(half.as_ptr())))
+        }
     }
 
     #[inline(always)]
     fn load_f16_bytes(self, from: &[u8; 2 * LANES]) -> [float32x4_t; 2] {
-        each(load_16_bits(from), |half| vcvt_f32_f16(vreinterpret_f16_u16(half)))
+        // SAFETY: `self` proves NEON.
+        unsafe { each(load_16_bits(from), |half| vcvt_f32_f16(vreinterpret_f16_u16(half))) }
     }
 
     #[inline(always)]
     fn load_bf16_bytes(self, from: &[u8; 2 * LANES]) -> [float32x4_t; 2] {
-        each(load_16_bits(from), |half| vreinterpretq_f32_u32(vshll_n_u16::<16>(half)))
+        // SAFETY: `self` proves NEON.
+        unsafe { each(load_16_bits(from), |half| vreinterpretq_f32_u32(vshll_n_u16::<16>(half))) }
     }
 
     #[inline(always)]
     fn store_f16_bytes(self, value: [float32x4_t; 2], to: &mut [u8; 2 * LANES]) {
-        let [low, high] = each(value, |half| vreinterpret_u8_f16(vcvt_f16_f32(half)));
-        // SAFETY: the array has the 16 bytes written, which need no alignment.
-        unsafe { vst1q_u8(to.as_mut_ptr(), vcombine_u8(low, high)) }
+        // SAFETY: `self` proves NEON; the array has the 16 bytes written, which need no alignment.
+        unsafe {
+            let [low, high] = each(value, |half| vreinterpret_u8_f16(vcvt_f16_f32(half)));
+            vst1q_u8(to.as_mut_ptr(), vcombine_u8(low, high))
+        }
     }
 
     #[inline(always)]
     fn round_to_f16(self, value: [float32x4_t; 2]) -> [float32x4_t; 2] {
-        each(value, |half| vcvt_f32_f16(vcvt_f16_f32(half)))
+        // SAFETY: `self` proves NEON.
+        unsafe { each(value, |half| vcvt_f32_f16(vcvt_f16_f32(half))) }
     }
 
     #[inline(always)]
     fn add(self, a: [float32x4_t; 2], b: [float32x4_t; 2]) -> [float32x4_t; 2] {
-        both(a, b, |a, b| vaddq_f32(a, b))
+        // SAFETY: `self` proves NEON.
+        unsafe { both(a, b, |a, b| vaddq_f32(a, b)) }
     }
 
     #[inline(always)]
     fn sub(self, a: [float32x4_t; 2], b: [float32x4_t; 2]) -> [float32x4_t; 2] {
-        both(a, b, |a, b| vsubq_f32(a, b))
+        // SAFETY: `self` proves NEON.
+        unsafe { both(a, b, |a, b| vsubq_f32(a, b)) }
     }
 
     #[inline(always)]
     fn mul(self, a: [float32x4_t; 2], b: [float32x4_t; 2]) -> [float32x4_t; 2] {
-        both(a, b, |a, b| vmulq_f32(a, b))
+        // SAFETY: `self` proves NEON.
+        unsafe { both(a, b, |a, b| vmulq_f32(a, b)) }
     }
 
     #[inline(always)]
     fn div(self, a: [float32x4_t; 2], b: [float32x4_t; 2]) -> [float32x4_t; 2] {
-        both(a, b, |a, b| vdivq_f32(a, b))
+        // SAFETY: `self` proves NEON.
+        unsafe { both(a, b, |a, b| vdivq_f32(a, b)) }
     }
 
     #[inline(always)]
     fn mul_add(self, a: [float32x4_t; 2], b: [float32x4_t; 2], c: [float32x4_t; 2]) -> [float32x4_t; 2] {
-        [vfmaq_f32(c[0], a[0], b[0]), vfmaq_f32(c[1], a[1], b[1])]
+        // SAFETY: `self` proves NEON.
+        unsafe { [vfmaq_f32(c[0], a[0], b[0]), vfmaq_f32(c[1], a[1], b[1])] }
     }
 
     #[inline(always)]
     fn max(self, a: [float32x4_t; 2], b: [float32x4_t; 2]) -> [float32x4_t; 2] {
-        // The instruction for the maximum would give NaN.
-        both(a, b, |a, b| vbslq_f32(vcgtq_f32(a, b), a, b))
+        // SAFETY: `self` proves NEON.
+        unsafe {
+            // The instruction for the maximum would give NaN.
+            both(a, b, |a, b| vbslq_f32(vcgtq_f32(a, b), a, b))
+        }
     }
 
     #[inline(always)]
     fn min(self, a: [float32x4_t; 2], b: [float32x4_t; 2]) -> [float32x4_t; 2] {
-        both(a, b, |a, b| vbslq_f32(vcltq_f32(a, b), a, b))
+        // SAFETY: `self` proves NEON.
+        unsafe { both(a, b, |a, b| vbslq_f32(vcltq_f32(a, b), a, b)) }
     }
 
     #[inline(always)]
     fn round(self, a: [float32x4_t; 2]) -> [float32x4_t; 2] {
-        each(a, |a| vrndnq_f32(a))
+        // SAFETY: `self` proves NEON.
+        unsafe { each(a, |a| vrndnq_f32(a)) }
     }
 
     #[inline(always)]
     fn power_of_two(self, a: [float32x4_t; 2]) -> [float32x4_t; 2] {
-        each(a, |a| {
-            let exponent = vaddq_s32(vcvtnq_s32_f32(a), vdupq_n_s32(127));
-            vreinterpretq_f32_s32(vshlq_n_s32::<23>(exponent))
-        })
+        // SAFETY: `self` proves NEON.
+        unsafe {
+            each(a, |a| {
+                let exponent = vaddq_s32(vcvtnq_s32_f32(a), vdupq_n_s32(127));
+                vreinterpretq_f32_s32(vshlq_n_s32::<23>(exponent))
+            })
+        }
     }
 
     #[inline(always)]
     fn sums(self, [a, b, c, d]: [[float32x4_t; 2]; 4]) -> [f32; 4] {
-        let half = |half: usize| vpaddq_f32(vpaddq_f32(a[half], b[half]), vpaddq_f32(c[half], d[half]));
-        let mut sums = [0.0; 4];
-        // SAFETY: the array has the 16 bytes written, which need no alignment.
-        unsafe { vst1q_f32(sums.as_mut_ptr(), vaddq_f32(half(0), half(1))) }
-        sums
+        // SAFETY: `self` proves NEON; the array has the 16 bytes written, which need no alignment.
+        unsafe {
+            let half = |half: usize| vpaddq_f32(vpaddq_f32(a[half], b[half]), vpaddq_f32(c[half], d[half]));
+            let mut sums = [0.0; 4];
+            vst1q_f32(sums.as_mut_ptr(), vaddq_f32(half(0), half(1)));
+            sums
+        }
     }
 
     #[inline(always)]
     fn sums_of_halves(self, [a, b, c, d]: [[float32x4_t; 2]; 4]) -> [float32x4_t; 2] {
-        let pair = |a: [float32x4_t; 2], b: [float32x4_t; 2]| {
-            vpaddq_f32(vpaddq_f32(a[0], a[1]), vpaddq_f32(b[0], b[1]))
-        };
-        [pair(a, b), pair(c, d)]
+        // SAFETY: `self` proves NEON.
+        unsafe {
+            let pair = |a: [float32x4_t; 2], b: [float32x4_t; 2]| {
+                vpaddq_f32(vpaddq_f32(a[0], a[1]), vpaddq_f32(b[0], b[1]))
+            };
+            [pair(a, b), pair(c, d)]
+        }
     }
 
     #[inline(always)]
     fn largest(self, [low, high]: [float32x4_t; 2]) -> f32 {
-        vmaxnmvq_f32(vmaxnmq_f32(low, high))
+        // SAFETY: `self` proves NEON.
+        unsafe { vmaxnmvq_f32(vmaxnmq_f32(low, high)) }
     }
 
     #[inline(always)]
     fn butterfly(self, stride: usize, [low, high]: [float32x4_t; 2]) -> [float32x4_t; 2] {
-        match stride {
-            1 => each([low, high], |a| add_signed(vrev64q_f32(a), a, &[0.0, -0.0, 0.0, -0.0])),
-            2 => each([low, high], |a| add_signed(vextq_f32::<2>(a, a), a, &[0.0, 0.0, -0.0, -0.0])),
-            _ => [vaddq_f32(low, high), vsubq_f32(low, high)],
+        // SAFETY: `self` proves NEON.
+        unsafe {
+            match stride {
+                1 => each([low, high], |a| add_signed(vrev64q_f32(a), a, &[0.0, -0.0, 0.0, -0.0])),
+                2 => each([low, high], |a| add_signed(vextq_f32::<2>(a, a), a, &[0.0, 0.0, -0.0, -0.0])),
+                _ => [vaddq_f32(low, high), vsubq_f32(low, high)],
+            }
         }
     }
 
@@ -221,6 +258,9 @@ impl Simd for Neon {
 /// `partner + a`, with the signs of `a` changed where `signs` has a minus.
 #[inline(always)]
 fn add_signed(partner: float32x4_t, a: float32x4_t, signs: &[f32; LANES / 2]) -> float32x4_t {
-    let signs = vreinterpretq_u32_f32(load_four(signs));
-    vaddq_f32(partner, vreinterpretq_f32_u32(veorq_u32(vreinterpretq_u32_f32(a), signs)))
+    // SAFETY: aarch64 has NEON.
+    unsafe {
+        let signs = vreinterpretq_u32_f32(load_four(signs));
+        vaddq_f32(partner, vreinterpretq_f32_u32(veorq_u32(vreinterpretq_u32_f32(a), signs)))
+    }
 }
