@@ -64,7 +64,8 @@ pub(crate) struct DeviceArgs {
     threads: Option<u16>,
 
     /// Vector instructions of the cpu device; auto is the best that this processor has
-    #[arg(long, value_enum, value_name = "auto|scalar|avx2|avx512|neon", default_value_t = Level::Auto, hide_possible_values = true)]
+    #[arg(long, value_enum, value_name = "auto|scalar|avx2|avx512|neon", hide_possible_values = true)]
+    #[arg(default_value_t = Level::Auto)]
     simd: Level,
 }
 
