@@ -71,8 +71,12 @@ impl Simd for Avx512 {
         sums_of_halves(vectors: [__m256; 4]) -> __m256;
         largest(a: __m256) -> f32;
         butterfly(stride: usize, a: __m256) -> __m256;
-        prefetch(bytes: &[u8]);
         transpose(rows: [__m256; LANES]) -> [__m256; LANES];
+    }
+
+    #[inline(always)]
+    fn prefetch<T>(self, items: &[T]) {
+        self.0.prefetch(items);
     }
 }
 

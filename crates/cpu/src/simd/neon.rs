@@ -235,10 +235,10 @@ impl Simd for Neon {
     }
 
     #[inline(always)]
-    fn prefetch(self, bytes: &[u8]) {
+    fn prefetch<T>(self, items: &[T]) {
         // SAFETY: a hint, which reads nothing.
         unsafe {
-            asm!("prfm pldl1keep, [{}]", in(reg) bytes.as_ptr(), options(nostack, preserves_flags, readonly));
+            asm!("prfm pldl1keep, [{}]", in(reg) items.as_ptr(), options(nostack, preserves_flags, readonly));
         }
     }
 
