@@ -5,8 +5,8 @@ use std::num::NonZero;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result};
-use clap::Args;
-use cpu::{Cpu, CpuOptions};
+use clap::{Args, ValueEnum};
+use cpu::{Cpu, CpuOptions, SimdLevel};
 use cuda::{Cuda, CudaOptions};
 use engine::{Engine, Limits};
 use exl3::{Bits, Codebook};
@@ -68,6 +68,11 @@ pub(crate) struct DeviceArgs {
     /// Threads of the cpu device [default: one a core]
     #[arg(long, short = 't', value_name = "N", value_parser = clap::value_parser!(u16).range(1..=1024))]
     threads: Option<u16>,
+
+    /// Vector instructions of the cpu device; auto is the best that this processor has
+    #[arg(long, value_enum, value_name = "auto|scalar|avx2|avx512|neon", hide_possible_values = true)]
+    #[arg(default_value_t = Level::Auto)]
+    simd: Level,
 }
 
 /// How its caches store numbers.
@@ -87,6 +92,28 @@ pub(crate) enum DeviceKind {
     Cuda(u32),
     /// Plain loops in f32.
     Reference,
+}
+
+/// A level of vector instructions to choose.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+enum Level {
+    Auto,
+    Scalar,
+    Avx2,
+    Avx512,
+    Neon,
+}
+
+impl From<Level> for Option<SimdLevel> {
+    fn from(level: Level) -> Option<SimdLevel> {
+        match level {
+            Level::Auto => None,
+            Level::Scalar => Some(SimdLevel::Scalar),
+            Level::Avx2 => Some(SimdLevel::Avx2),
+            Level::Avx512 => Some(SimdLevel::Avx512),
+            Level::Neon => Some(SimdLevel::Neon),
+        }
+    }
 }
 
 impl ModelArgs {
@@ -148,6 +175,7 @@ impl DeviceArgs {
         Ok(match self.device {
             DeviceKind::Cpu => Box::new(Cpu::new(CpuOptions {
                 threads: self.threads.map(usize::from),
+                simd: self.simd.into(),
                 ..CpuOptions::default()
             })?),
             DeviceKind::Cuda(gpu) => {

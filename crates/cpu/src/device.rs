@@ -215,6 +215,10 @@ impl Device for Cpu {
             Instructions::Scalar(simd) => self.run(simd, program, step),
             #[cfg(target_arch = "x86_64")]
             Instructions::Avx2(simd) => self.run(simd, program, step),
+            #[cfg(target_arch = "x86_64")]
+            Instructions::Avx512(simd) => self.run(simd, program, step),
+            #[cfg(target_arch = "aarch64")]
+            Instructions::Neon(simd) => self.run(simd, program, step),
         };
         if let Err(error) = result {
             self.answers.abandon();

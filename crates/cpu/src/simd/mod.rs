@@ -10,8 +10,14 @@
 
 #[cfg(target_arch = "x86_64")]
 pub(crate) mod avx2;
+#[cfg(target_arch = "x86_64")]
+pub(crate) mod avx512;
 pub(crate) mod math;
+#[cfg(target_arch = "aarch64")]
+pub(crate) mod neon;
 pub(crate) mod scalar;
+#[cfg(test)]
+mod twins;
 mod words;
 
 use std::fmt;
@@ -99,6 +105,10 @@ pub enum SimdLevel {
     Scalar,
     /// x86-64 with AVX2, FMA and F16C.
     Avx2,
+    /// x86-64 with AVX-512 and VNNI as well, in vectors of 256 bits.
+    Avx512,
+    /// aarch64 with NEON.
+    Neon,
 }
 
 impl fmt::Display for SimdLevel {
@@ -106,6 +116,8 @@ impl fmt::Display for SimdLevel {
         formatter.pad(match self {
             SimdLevel::Scalar => "scalar",
             SimdLevel::Avx2 => "avx2",
+            SimdLevel::Avx512 => "avx512",
+            SimdLevel::Neon => "neon",
         })
     }
 }
@@ -118,6 +130,12 @@ pub(crate) enum Instructions {
     /// [`SimdLevel::Avx2`].
     #[cfg(target_arch = "x86_64")]
     Avx2(avx2::Avx2),
+    /// [`SimdLevel::Avx512`].
+    #[cfg(target_arch = "x86_64")]
+    Avx512(avx512::Avx512),
+    /// [`SimdLevel::Neon`].
+    #[cfg(target_arch = "aarch64")]
+    Neon(neon::Neon),
 }
 
 impl Instructions {
@@ -127,14 +145,22 @@ impl Instructions {
             SimdLevel::Scalar => Some(Instructions::Scalar(scalar::Scalar)),
             #[cfg(target_arch = "x86_64")]
             SimdLevel::Avx2 => avx2::Avx2::detect().map(Instructions::Avx2),
+            #[cfg(target_arch = "x86_64")]
+            SimdLevel::Avx512 => avx512::Avx512::detect().map(Instructions::Avx512),
+            #[cfg(target_arch = "aarch64")]
+            SimdLevel::Neon => neon::Neon::detect().map(Instructions::Neon),
             #[cfg(not(target_arch = "x86_64"))]
-            SimdLevel::Avx2 => None,
+            SimdLevel::Avx2 | SimdLevel::Avx512 => None,
+            #[cfg(not(target_arch = "aarch64"))]
+            SimdLevel::Neon => None,
         }
     }
 
     /// The best level of this processor.
     pub(crate) fn best() -> Instructions {
-        Instructions::of(SimdLevel::Avx2).unwrap_or(Instructions::Scalar(scalar::Scalar))
+        let by_speed = [SimdLevel::Avx512, SimdLevel::Avx2, SimdLevel::Neon];
+        let best = by_speed.into_iter().find_map(Instructions::of);
+        best.unwrap_or(Instructions::Scalar(scalar::Scalar))
     }
 
     /// Which level this is.
@@ -143,6 +169,10 @@ impl Instructions {
             Instructions::Scalar(_) => SimdLevel::Scalar,
             #[cfg(target_arch = "x86_64")]
             Instructions::Avx2(_) => SimdLevel::Avx2,
+            #[cfg(target_arch = "x86_64")]
+            Instructions::Avx512(_) => SimdLevel::Avx512,
+            #[cfg(target_arch = "aarch64")]
+            Instructions::Neon(_) => SimdLevel::Neon,
         }
     }
 }
@@ -157,6 +187,14 @@ macro_rules! levels {
         }
         #[cfg(target_arch = "x86_64")]
         if let Some($simd) = crate::simd::avx2::Avx2::detect() {
+            $work
+        }
+        #[cfg(target_arch = "x86_64")]
+        if let Some($simd) = crate::simd::avx512::Avx512::detect() {
+            $work
+        }
+        #[cfg(target_arch = "aarch64")]
+        if let Some($simd) = crate::simd::neon::Neon::detect() {
             $work
         }
     }};

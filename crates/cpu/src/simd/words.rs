@@ -75,3 +75,64 @@ pub(crate) trait Words: Copy {
     /// The bits of numbers.
     fn f32_as_bits(self, a: Self::F32) -> Self::U32;
 }
+
+#[cfg(test)]
+mod tests {
+    use proptest::array::uniform32;
+    use proptest::prelude::*;
+
+    use super::*;
+    use crate::simd::Simd;
+    use crate::simd::twins::same;
+
+    proptest! {
+        #[test]
+        fn words_are_those_of_plain_code(bytes in uniform32(any::<u8>()), words in uniform32(any::<u32>())) {
+            let a: [u32; LANES] = *words.first_chunk().unwrap();
+            let b: [u32; LANES] = *words[8..].first_chunk().unwrap();
+            let shifts = b.map(|b| b >> (b % 32));
+            let halves = [bytes.first_chunk().unwrap(), bytes.last_chunk().unwrap()];
+            macro_rules! same_words {
+                (|$simd:ident| $words:expr) => {
+                    same!(|$simd| $simd.bits_as_f32($words))
+                };
+            }
+            same_words!(|simd| simd.splat_u32(a[0]));
+            same_words!(|simd| simd.load_words(&bytes));
+            same_words!(|simd| simd.load_halves(halves[1], halves[0]));
+            same_words!(|simd| simd.and(simd.load_u32(&a), simd.load_u32(&b)));
+            same_words!(|simd| simd.or(simd.load_u32(&a), simd.load_u32(&b)));
+            same_words!(|simd| simd.xor(simd.load_u32(&a), simd.load_u32(&b)));
+            same_words!(|simd| simd.shl(simd.load_u32(&a), simd.load_u32(&shifts)));
+            same_words!(|simd| simd.shr(simd.load_u32(&a), simd.load_u32(&shifts)));
+            same_words!(|simd| simd.shr_3_signed(simd.load_u32(&a)));
+            same_words!(|simd| simd.wrapping_add(simd.load_u32(&a), simd.load_u32(&b)));
+            same_words!(|simd| simd.wrapping_mul(simd.load_u32(&a), simd.load_u32(&b)));
+            same_words!(|simd| simd.shuffle_bytes(simd.load_u32(&a), &bytes));
+            same_words!(|simd| simd.with_first(simd.load_u32(&a), b[3]));
+            same_words!(|simd| simd.lower_pairs(simd.load_u32(&a), simd.load_u32(&b)));
+            same_words!(|simd| simd.upper_pairs(simd.load_u32(&a), simd.load_u32(&b)));
+            same_words!(|simd| simd.lower_and_upper(simd.load_u32(&a), simd.load_u32(&b)));
+            same_words!(|simd| simd.add_16(simd.load_u32(&a), simd.load_u32(&b)));
+            same_words!(|simd| simd.mul_lower_16(simd.load_u32(&a), simd.load_u32(&b)));
+            same_words!(|simd| simd.mul_upper_16(simd.load_u32(&a), simd.load_u32(&b)));
+            same_words!(|simd| simd.sum_bytes_16(simd.load_u32(&a)));
+            same_words!(|simd| simd.dot_16(simd.splat_u32(a[5]), simd.load_u32(&a), simd.load_u32(&b)));
+            same_words!(|simd| {
+                simd.dot_16(simd.splat_u32(a[5]), simd.splat_u32(0x8000_8000), simd.splat_u32(0x8000_8000))
+            });
+            same_words!(|simd| simd.f32_as_bits(simd.bits_as_f32(simd.load_u32(&a))));
+            same!(|simd| simd.to_f32(simd.load_u8(bytes.first_chunk().unwrap())));
+            same!(|simd| simd.to_f32(simd.load_u32(&a)));
+        }
+
+        #[test]
+        fn numbers_are_packed_as_plain_code_packs_them(numbers in uniform32(-32768.0_f32..32767.0)) {
+            let a: [f32; LANES] = *numbers.first_chunk().unwrap();
+            let b: [f32; LANES] = *numbers[8..].first_chunk().unwrap();
+            same!(|simd| simd.bits_as_f32(simd.pack_16(simd.load(&a), simd.load(&b))));
+            let halves = a.map(|a| a.trunc() + 0.5);
+            same!(|simd| simd.bits_as_f32(simd.pack_16(simd.load(&halves), simd.load(&b))));
+        }
+    }
+}
