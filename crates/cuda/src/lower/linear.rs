@@ -216,7 +216,8 @@ impl Lowering<'_> {
         let splits = filling.max(holding).clamp(1, MOST_CLUSTER.min(blocks_in));
         let shared = gemv_shared(bits, codebook, blocks_in.div_ceil(splits), rows);
         let kernel = Kernel::GemvCodes { bits, codebook, rows, input: input.kind };
-        let small = 2 * blocks * splits * groups <= 3 * processors;
+        // Up to here the next kernel's blocks gain more by their early start than they cost this one.
+        let small = blocks * splits * groups <= 4 * processors;
         for first_group in (0..groups).step_by(1 << 15) {
             let split = Split { splits, first_group, partial: Address::NULL, small };
             let params = self.params(input, storage, targets, split, 128);
