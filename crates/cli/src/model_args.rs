@@ -75,6 +75,15 @@ pub(crate) struct DeviceArgs {
     simd: Level,
 }
 
+/// Which of the forms that differ by rounding may be used.
+#[derive(Clone, Copy, Debug, Args)]
+pub(crate) struct FormArgs {
+    /// Keep to forms whose bits do not depend on how a text is cut into steps (--chunk, a kept cache): prompts
+    /// are slower
+    #[arg(long)]
+    pub(crate) deterministic: bool,
+}
+
 /// How its caches store numbers.
 #[derive(Clone, Copy, Debug, Args)]
 pub(crate) struct CacheArgs {

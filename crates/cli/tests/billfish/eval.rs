@@ -44,13 +44,16 @@ fn every_token_but_the_first_is_predicted_once() {
 }
 
 #[test]
-fn chunks_do_not_change_perplexity() {
+fn chunks_change_perplexity_by_rounding_only_and_with_deterministic_not_at_all() {
     let text = text();
-    let whole = number(&eval("models/tiny-glm --window 128", &text), "perplexity");
+    let fast = number(&eval("models/tiny-glm --window 128", &text), "perplexity");
+    let whole = number(&eval("models/tiny-glm --window 128 --deterministic", &text), "perplexity");
+    // Bits of an activation and of a cached number are 11; the mean of some 250 scores moves by less.
+    assert!((fast / whole - 1.0).abs() < 1e-3, "{fast} {whole}");
     // The story repeats itself within a document.
     assert!((1.5..40.0).contains(&whole), "{whole}");
     for chunk in [1, 7, 64, 65] {
-        let found = eval(&format!("models/tiny-glm --window 128 --chunk {chunk}"), &text);
+        let found = eval(&format!("models/tiny-glm --window 128 --chunk {chunk} --deterministic"), &text);
         assert_eq!(number(&found, "perplexity"), whole, "chunks of {chunk}");
     }
 }

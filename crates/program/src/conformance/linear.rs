@@ -46,7 +46,7 @@ pub(super) fn cases() -> Vec<Case> {
         }));
         // Several pieces of inputs, the last one not full; more columns than a task of one row has.
         let kind = Kind::Linear { out: 1100, inputs: 600, bias: true };
-        let name = format!("linear EXL3 4 bits {codebook} 600 to 1100, few rows");
+        let name = format!("linear EXL3 4 bits {codebook} 600 to 1100 with bias, few rows");
         cases.push(Case::new(name, move |subject| {
             let bits = Bits::whole(4).ok_or("4 bits are a legal width")?;
             rows_of(subject, (Role::Activation, kind, Storage::Exl3 { bits, codebook }), &FEW_ROWS)

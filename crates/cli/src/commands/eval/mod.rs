@@ -19,7 +19,7 @@ use serde::Serialize;
 
 use self::divergence::{Divergence, Summary, log_softmax};
 use super::Verdict;
-use crate::model_args::{self, CacheArgs, DeviceArgs, ModelArgs};
+use crate::model_args::{self, CacheArgs, DeviceArgs, FormArgs, ModelArgs};
 use crate::profile::ProfileArgs;
 use crate::report::Usage;
 use crate::{fetch, memory, progress};
@@ -37,6 +37,9 @@ pub(crate) struct EvalArgs {
 
     #[command(flatten)]
     cache: CacheArgs,
+
+    #[command(flatten)]
+    form: FormArgs,
 
     /// The text; lines <|endoftext|> divide it into documents
     #[arg(long, value_name = "FILE")]
@@ -146,7 +149,10 @@ impl EvalArgs {
                 self.window
             );
         }
-        let limits = Limits::one_window(self.window, self.chunk.unwrap_or(self.window));
+        let limits = Limits {
+            deterministic: self.form.deterministic,
+            ..Limits::one_window(self.window, self.chunk.unwrap_or(self.window))
+        };
         let planned = memory::plan(model, &*device, &limits)?.total;
         memory::require(planned, "a smaller --chunk or --window takes less")?;
         model_args::start(model, device, limits)

@@ -10,7 +10,7 @@ use model::{Model, Specials, Tokenizer};
 
 use super::sampling::{EndingArgs, SamplingArgs};
 use super::screen::Shown;
-use crate::model_args::{CacheArgs, DeviceArgs, ModelArgs};
+use crate::model_args::{CacheArgs, DeviceArgs, FormArgs, ModelArgs};
 use crate::profile::ProfileArgs;
 use crate::report::Usage;
 
@@ -30,6 +30,9 @@ pub(crate) struct RunArgs {
 
     #[command(flatten)]
     pub(super) cache: CacheArgs,
+
+    #[command(flatten)]
+    pub(super) form: FormArgs,
 
     /// Tokens of prompt and answer that fit [default: what the model was made for, or what fits in memory]
     #[arg(long, short, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]

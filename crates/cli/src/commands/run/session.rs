@@ -52,7 +52,7 @@ impl<'a> Session<'a> {
                 model.facts.context
             ));
         }
-        let limits = Limits::one_sequence(context);
+        let limits = Limits { deterministic: args.form.deterministic, ..Limits::one_sequence(context) };
         let planned = memory::plan(model, &*device, &limits)?;
         let scheduler = Scheduler::new(model_args::start(model, device, limits)?, Settings::default())?;
         let cancel = cancelled_by_ctrl_c()?;
