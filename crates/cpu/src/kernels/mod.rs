@@ -1,11 +1,13 @@
 //! The kernels: one file an operation, or one idea that several operations share.
 //!
 //! Rows are independent: what a kernel computes for a row does not depend on how many rows there are, on
-//! their division among tasks, or on the number of threads. Every sum therefore has one fixed order:
+//! their division among tasks, or on the number of threads. Every sum therefore has one fixed order (of two forms
+//! of a product that round differently, `Options::deterministic` takes one for any number of rows):
 //!
 //! | sum | order |
 //! |---|---|
-//! | product with codes, latent times `K`, weights times values | ascending over the inner index, fused |
+//! | product with codes, in integers | exact in pieces of inputs, the pieces ascending in `f32` |
+//! | product with codes in `f32`, latent times `K`, weights times values | ascending over the inner index, fused |
 //! | product with plain numbers, query times key | eight lanes over the inner index, then [`Simd::sums`] |
 //! | softmax | pages of 64 from the first one on, each in eight lanes |
 //! | experts of a row | the order of its slots |

@@ -9,7 +9,7 @@
 //!              +----- yield ------+
 //! ```
 //!
-//! There is one order of all answers, the [rank](Class): first come, first served, with a head start for some.
+//! There is one order of all answers, the [rank](crate::Class): first come, first served, with a head start for some.
 //!
 //! - **Begin**: the first answer waiting begins when there are a slot and pages for all of its tokens, and one more
 //!   for each answer running. Pages for the answer itself are taken as it grows.
